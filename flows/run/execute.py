@@ -28,7 +28,8 @@ from ...tasks.base.logs import log
 from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight import source_languages
 from ...tasks.plugins import trusted
-from ...tasks.publish.dataset import reader_drops, speaker_warnings
+from ...tasks.publish import speakers
+from ...tasks.publish.dataset import reader_drops
 from ...tasks.recording import unreachable
 from ...tasks.runs.executor import Alone, LastBegun, Published, WorkersNeeded
 from ...tasks.settings.job import Job
@@ -219,9 +220,9 @@ def _read_back(job: Job, published: Published) -> JsonObject:
     with _spared_unless_new(published, "the error rates"):
         described = versions.described(published.path)
         splits = described["splits"]
-        if sentence := speaker_warnings.of_unknown(described):
+        if sentence := speakers.unknown_warning(described):
             results["unknown_speakers"] = sentence
-        if sentence := speaker_warnings.of_bands_in(job, published.path):
+        if sentence := speakers.bands_warning_in(job, published.path):
             results["telephone"] = sentence
         if shared := described.get("leaks"):
             results["leaks"] = shared

@@ -37,8 +37,6 @@ class Unreachable(NamedTuple):
 
 @dataclass(slots=True)
 class BrokenCount:
-    """The number of recordings, the number of failed ones, and the first of these by name."""
-
     recordings: int = 0
     failed: int = 0
     first: list[Broken] = field(default_factory=list)

@@ -77,17 +77,22 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 def of_shard(
     view: ShardView, utterances: Iterable[FinalUtterance], uncut: Outcome = CHANGED
 ) -> list[LedgerRow]:
-    """The ledger's rows of one shard; `uncut`: the outcome of recordings that are not cut."""
+    """The ledger's rows of one shard; `uncut`: the outcome of recordings that are not cut. A copy
+    has a row with as many samples as were decoded from its original."""
     by_recording: dict[str, list[FinalUtterance]] = {}
     for utterance in utterances:
         by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
     rows: list[LedgerRow] = []
     for recording in view.recordings:
-        if (original := view.originals.get(recording["recording"])) is not None:
-            rows.append(_of_copy(recording, original, view.cut_of(original), uncut))
-            continue
-        of_recording = by_recording.get(recording["recording"], [])
-        rows += _of_recording(recording, view.cut_of(recording), of_recording, uncut)
+        if (original := view.originals.get(recording["recording"])) is None:
+            of_recording = by_recording.get(recording["recording"], [])
+            rows += _of_recording(recording, view.cut_of(recording), of_recording, uncut)
+        elif (cut := view.cut_of(original)) is None or not cut.known:
+            rows.append(_row(recording, 0, 0, 0, 1, uncut))
+        else:
+            detail = f"the same bytes as {original['source_path']}"
+            outcome = Outcome("dropped", "filter", "duplicate", detail=detail)
+            rows.append(_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome))
     return rows
 
 
@@ -96,20 +101,16 @@ def _of_recording(
 ) -> list[LedgerRow]:
     """The rows of one recording: utterances, then gaps, each by PRECEDENCE, then by start. Raises
     ConservationError if they do not account for all decoded samples."""
-    facts = _facts(recording)
-    if recording["error_code"]:
-        outcome = Outcome(
-            "failed", "shard", recording["error_code"], detail=recording["error_detail"] or ""
-        )
-        return [_row(facts, 0, 0, 0, 1, outcome)]
+    if code := recording["error_code"]:
+        outcome = Outcome("failed", "shard", code, detail=recording["error_detail"] or "")
+        return [_row(recording, 0, 0, 0, 1, outcome)]
     if cut is None or not cut.known:
-        return [_row(facts, 0, 0, 0, 1, uncut)]
+        return [_row(recording, 0, 0, 0, 1, uncut)]
     if cut.error_code:
-        refusal, detail = cut.refusal, cut.error_detail or ""
-        outcome = Outcome("failed", "filter", cut.error_code, detail=detail)
-        if refusal is not None:
+        outcome = Outcome("failed", "filter", cut.error_code, detail=cut.error_detail or "")
+        if (refusal := cut.refusal) is not None:
             outcome = replace(outcome, value=refusal.value, threshold=refusal.threshold)
-        return [_row(facts, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
+        return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
     spans = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
     spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].cut.id))
     gaps = [
@@ -136,22 +137,11 @@ def _of_recording(
     every = [*spans, *gaps]
     owned = exclusive([(start, end) for start, end, _, _ in every])
     rows = [
-        _row(facts, start, end, samples, cut.rate, outcome, utterance)
+        _row(recording, start, end, samples, cut.rate, outcome, utterance)
         for (start, end, outcome, utterance), samples in zip(every, owned, strict=True)
     ]
     check(recording["recording"], cut.decoded, rows)
     return rows
-
-
-def _of_copy(
-    recording: RecordingRow, original: RecordingRow, cut: Cut | None, uncut: Outcome
-) -> LedgerRow:
-    """The row of a copy, with as many samples as were decoded from its original."""
-    if cut is None or not cut.known:
-        return _row(_facts(recording), 0, 0, 0, 1, uncut)
-    detail = f"the same bytes as {original['source_path']}"
-    outcome = Outcome("dropped", "filter", "duplicate", detail=detail)
-    return _row(_facts(recording), 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)
 
 
 def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
@@ -186,34 +176,8 @@ def check(name: str, decoded: int, rows: Iterable[LedgerRow]) -> None:
         )
 
 
-def _facts(recording: RecordingRow) -> LedgerRow:
-    """A row with the values that all rows of a recording share, and no samples."""
-    track, channel = part_of(recording)
-    return {
-        "recording": recording["recording"],
-        "source_path": recording["source_path"],
-        "dataset": recording["dataset"],
-        "utterance": None,
-        "channel": channel,
-        "track": track,
-        "start": 0.0,
-        "end": 0.0,
-        "samples": 0,
-        "seconds": 0.0,
-        "overlap_samples": 0,
-        "sample_rate": 1,
-        "outcome": "",
-        "stage": "",
-        "reason": "",
-        "value": None,
-        "threshold": None,
-        "detail": None,
-        "language": recording["language"],
-    }
-
-
 def _row(
-    facts: LedgerRow,
+    recording: RecordingRow,
     start: int,
     end: int,
     samples: int,
@@ -221,20 +185,33 @@ def _row(
     outcome: Outcome,
     utterance: FinalUtterance | None = None,
 ) -> LedgerRow:
-    row = facts.copy()
+    track, channel = part_of(recording)
+    language = recording["language"]
     if utterance is not None:
         heard = utterance.heard.transcript
-        row["utterance"] = utterance.cut.id
-        row["language"] = (heard.get("language") if heard else None) or utterance.cut.language
+        language = (heard.get("language") if heard else None) or utterance.cut.language
     elif outcome.reason == TRACK_NOT_READ:
-        row["track"], row["channel"] = not_read(outcome.detail) or None, None
+        track, channel = not_read(outcome.detail) or None, None
     elif outcome.reason == CHANNELS_APART:
-        row["channel"] = None  # the row is about the whole file
-    row["start"], row["end"] = start / rate, end / rate
-    row["samples"], row["seconds"] = samples, samples / rate
-    row["overlap_samples"] = end - start - samples
-    row["sample_rate"] = rate
-    row["outcome"], row["stage"], row["reason"] = outcome.outcome, outcome.stage, outcome.reason
-    row["value"], row["threshold"] = outcome.value, outcome.threshold
-    row["detail"] = outcome.detail or None
-    return row
+        channel = None  # the row is about the whole file
+    return {
+        "recording": recording["recording"],
+        "source_path": recording["source_path"],
+        "dataset": recording["dataset"],
+        "utterance": utterance.cut.id if utterance is not None else None,
+        "channel": channel,
+        "track": track,
+        "start": start / rate,
+        "end": end / rate,
+        "samples": samples,
+        "seconds": samples / rate,
+        "overlap_samples": end - start - samples,
+        "sample_rate": rate,
+        "outcome": outcome.outcome,
+        "stage": outcome.stage,
+        "reason": outcome.reason,
+        "value": outcome.value,
+        "threshold": outcome.threshold,
+        "detail": outcome.detail or None,
+        "language": language,
+    }

@@ -40,8 +40,6 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The work of a call."""
-
     stage: str
     step: str = "run"  # probe, run, facts, gather, write or check
     shard: str = ""  # or the number of an output shard or batch

@@ -20,19 +20,13 @@ SCORES = ("words", "word_errors", "chars", "char_errors")
 
 #: Columns by which the rows of a ledger are counted.
 KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
-#: Columns that `_counted` reads.
-SUMMED = (*KEYS, "utterance", "samples", "overlap_samples")
 #: Columns that `totals` reads.
-COLUMNS = (*SUMMED, "recording")
+COLUMNS = (*KEYS, "utterance", "samples", "overlap_samples", "recording")
 REMOVED = "source_removed"  # reason: the recording has left its source
 REMOVED_MEANS = "no longer in its source under that name; not part of the hours in"
+COUNTS = ("items", "utterances", "samples", "overlap_samples")
 SUMS = pa.schema(
-    {
-        **dict.fromkeys(KEYS[:-1], pa.string()),
-        **dict.fromkeys(
-            ("sample_rate", "items", "utterances", "samples", "overlap_samples"), pa.int64()
-        ),
-    }
+    {**dict.fromkeys(KEYS[:-1], pa.string()), **dict.fromkeys(("sample_rate", *COUNTS), pa.int64())}
 )
 
 
@@ -43,7 +37,6 @@ class Totals(NamedTuple):
     recordings: dict[str, tuple[int, int]]  # by dataset: (recordings still in their source, failed)
 
     def of_datasets(self, datasets: Collection[str]) -> Totals:
-        """The totals of these datasets only."""
         wanted = pc.is_in(self.sums["dataset"], pa.array([*datasets], pa.string()))
         counts = {name: count for name, count in self.recordings.items() if name in datasets}
         return Totals(self.sums.filter(wanted), counts)
@@ -61,16 +54,7 @@ def live_recordings(version: Path) -> Iterator[pa.Array]:
         yield pc.unique(live(rows)["recording"])
 
 
-def _counted(ledger: pa.Table) -> pa.Table:
-    """The columns that `_summed` adds up, for each row of a ledger."""
-    spoken = pc.cast(pc.is_valid(ledger["utterance"]), pa.int64())
-    columns = [*KEYS, "samples", "overlap_samples"]
-    counted = ledger.select(columns).append_column("utterances", spoken)
-    return counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
-
-
 def totals(ledger: pa.Table) -> Totals:
-    """The sums and counts of a ledger."""
     present = live(ledger.select(["dataset", "recording", "outcome", "reason"]))
     failed = _recordings(present, "failed") - _recordings(present, *SOUND)
     pairs = present.group_by(["dataset", "recording"]).aggregate([])
@@ -78,7 +62,11 @@ def totals(ledger: pa.Table) -> Totals:
     counts = pairs.append_column("failed", bad).group_by("dataset")
     rows = counts.aggregate([("recording", "count"), ("failed", "sum")]).to_pylist()
     recordings = {row["dataset"]: (row["recording_count"], row["failed_sum"]) for row in rows}
-    return Totals(_summed(_counted(ledger)), recordings)
+    spoken = pc.cast(pc.is_valid(ledger["utterance"]), pa.int64())
+    counted = ledger.select([*KEYS, "samples", "overlap_samples"])
+    counted = counted.append_column("utterances", spoken)
+    counted = counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
+    return Totals(_summed(counted), recordings)
 
 
 def added(parts: Iterable[Totals]) -> Totals:
@@ -93,8 +81,7 @@ def added(parts: Iterable[Totals]) -> Totals:
 
 
 def _summed(table: pa.Table) -> pa.Table:
-    sums = sums_by(table, KEYS, ("items", "utterances", "samples", "overlap_samples"))
-    return sums.select(SUMS.names).cast(SUMS)
+    return sums_by(table, KEYS, COUNTS).select(SUMS.names).cast(SUMS)
 
 
 def sums_by(table: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
@@ -147,7 +134,6 @@ def of_totals(totals: Totals) -> Summary:
 
 
 def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
-    """Names of the recordings with a span that has one of these outcomes."""
     chosen = ledger.filter(pc.is_in(ledger["outcome"], pa.array(outcomes)))
     return set(pc.unique(chosen["recording"]).to_pylist())
 

@@ -1,16 +1,7 @@
 """Corpus-wide rules, such as duplicates and outliers, applied by `package` to stored measures.
 
-Every filter and text plug-in that defines `reject` takes part, in the order of the settings; each
-sees which rows the earlier ones kept:
-
-    def reject(rows: Rows, settings, frozen: dict) -> tuple[Iterable[tuple[int, Rejection]], dict]
-
-`rows` are all transcribed utterances, rejected ones included, as tables of a few thousand rows with
-the columns of ROW and the measures that the plug-in's `asks` names
-(`tasks.plugins.contracts.corpuswide`). `reject` returns the numbers of the rows that it rejects,
-each with a `Rejection`, and the state to freeze, such as the bounds it computed. The next version
-passes that state back as `frozen` (`{}` for the first version and on `package.refit`), so that
-published clips are judged by the same bounds again.
+Every filter and text plug-in that defines `reject` (`tasks.plugins.contracts.corpuswide`) takes
+part, in the order of the settings; each sees which rows the earlier ones kept.
 """
 
 from __future__ import annotations
@@ -51,7 +42,6 @@ ROW = pa.schema(
 
 
 def needed_measures(job: Job) -> list[str]:
-    """Names of the measures that corpus-wide plug-ins read, without repetition."""
     names: dict[str, None] = {}
     for shelf, plugin in chosen(job):
         module, settings = plugins.MEASURING[shelf].resolve(plugin)
@@ -75,7 +65,8 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "recording": u.cut.recording["recording"],
             "language": u.heard.transcript["language"],
             "seconds": u.cut.seconds,
-            **_texts(job, u, compares),
+            "text": text,
+            "normalised": compared(job, u.heard, text, source) if compares else None,
             "speakers": speakers_in(u.cut) if named else None,
             "language_probability": _detection_probability(u),
             "avg_logprob": u.heard.transcript["avg_logprob"],
@@ -89,12 +80,8 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
         }
         for u in utterances
         if u.heard.transcript is not None and not u.heard.transcript["error_code"]
+        for text, source in [final_text(job, u.heard)]
     ]
-
-
-def _texts(job: Job, u: FinalUtterance, compares: bool) -> AnyRow:
-    text, source = final_text(job, u.heard)
-    return {"text": text, "normalised": compared(job, u.heard, text, source) if compares else None}
 
 
 def speakers_in(cut: CutUtterance) -> list[str]:
@@ -127,7 +114,8 @@ def _detection_probability(u: FinalUtterance) -> float | None:
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
     """(kind, plug-in) of all filters and text plug-ins with `reject`, in the order of the settings.
     A plug-in that judges detected languages is left out if no recogniser detects any."""
-    detects = _detects_languages(job)
+    stated = all(dataset.settings.language for dataset in plugins.datasets(job.sources))
+    detects = plugins.ASR.load(job.transcribe.backend.use).LISTENS and not stated
     filters = [p for p in job.filter.filters if plugins.FILTERS.load(p.use).reject]
     texts = [
         p
@@ -137,12 +125,6 @@ def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
     return [*(("filters", p) for p in filters), *(("text", p) for p in texts)]
 
 
-def _detects_languages(job: Job) -> bool:
-    """Whether the recogniser detects a language for recordings whose source states none."""
-    stated = all(dataset.settings.language for dataset in plugins.datasets(job.sources))
-    return plugins.ASR.load(job.transcribe.backend.use).LISTENS and not stated
-
-
 def takes_part(job: Job) -> bool:
     """Whether the settings choose any corpus-wide plug-in, sets that no clip may meet, or to link
     voices."""
@@ -150,7 +132,6 @@ def takes_part(job: Job) -> bool:
 
 
 def compares_speakers(job: Job) -> bool:
-    """Whether clips' speakers are compared with those of a test set."""
     return any(one.compares("speaker") for one in job.package.exclude)
 
 

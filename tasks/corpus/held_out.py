@@ -58,8 +58,6 @@ UNKNOWN, NUMBERED = ("", "en", "ja", "zh"), ("", *sorted(READINGS))
 
 
 class HeldOut(NamedTuple):
-    """A set that no clip may meet."""
-
     name: str
     items: pa.Table  # ITEMS
     voice_cosine: float = 0.5  # least of one voice
@@ -102,12 +100,13 @@ def check(job: Job) -> None:
                 raise ConfigError(f"{where}: a set of kind {one.kind} has no {strange[0]!r}")
             if one.kind == "texts" and one.compares("audio"):
                 raise ConfigError(f"{where}.by: a list of texts has no sound to compare")
-            for person in PERSONAL:
-                if one.compares(person):
-                    raise ConfigError(
-                        f"{where}.by: a set of kind {one.kind} has no {person} to compare"
-                    )
-            _check_language(one, where)
+            for person in filter(one.compares, PERSONAL):
+                raise ConfigError(
+                    f"{where}.by: a set of kind {one.kind} has no {person} to compare"
+                )
+            language = one.options.get("language")
+            if language is not None and not isinstance(language, str):
+                raise ConfigError(f"{where}.language must be a code, such as en")
             _ = _of_hashes(one, where) if one.kind == "hashes" else _lines(one, where)
             continue
         if not once.holds_recordings(job, _dataset(one, "", where)):
@@ -122,25 +121,14 @@ def _check_stated(job: Job, one: Excluded, dataset: plugins.Dataset, where: str)
             f"{where}.by: no item of {one.path} states a speaker; set `speaker` as of a source, or "
             "compare voices"
         )
-    if "text" in (one.by or ()) and not any(map(_has_text, _listed(job, dataset))):
+    if "text" in (one.by or ()) and not any(any(_texts_of(row)) for row in _listed(job, dataset)):
         raise ConfigError(
             f"{where}.by: no item of {one.path} has a text; put texts beside its recordings, or "
             "compare only sound (by: [audio])"
         )
 
 
-def _has_text(row: RecordingRow) -> bool:
-    return any(_texts_of(row))
-
-
-def _check_language(one: Excluded, where: str) -> None:
-    language = one.options.get("language")
-    if language is not None and not isinstance(language, str):
-        raise ConfigError(f"{where}.language must be a code, such as en")
-
-
 def _dataset(one: Excluded, name: str, where: str) -> plugins.Dataset:
-    """A set of recordings as a source of the job."""
     return plugins.Dataset(name, *plugins.resolve_source(one.source, where))
 
 
@@ -175,17 +163,12 @@ def write(test_set: HeldOut, path: Path) -> None:
 
 
 def _items(job: Job, one: Excluded, name: str, where: str, heard: bool) -> pa.Table:
-    """A table (ITEMS)."""
     if one.kind == "hashes":
         items = _of_hashes(one, where)
-        wanted = [
-            kept
-            for kind, kept in (("text", items["high"]), ("audio", items["print"]))
-            if one.compares(kind)
-        ]
         some = pa.array(np.zeros(len(items), bool))
-        for column in wanted:
-            some = pc.or_(some, column.is_valid())
+        for kind, column in (("text", "high"), ("audio", "print")):
+            if one.compares(kind):
+                some = pc.or_(some, items[column].is_valid())
         return items.filter(some)
     if one.kind == "texts":
         stated = one.options.get("language")
@@ -246,12 +229,11 @@ def _texts_of(row: RecordingRow) -> Iterator[tuple[str, tuple[str, str | None]]]
 def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str) -> pa.Table:
     """ITEMS of texts with their languages, by item; those with fewer words than `least` are left
     out."""
-    pairs = [
-        (item, form)
-        for item, (text, language) in texts.items()
-        for form in sorted({normalise(unmarked(text), code) for code in _rules(text, language)})
-        if form
-    ]
+    pairs = []
+    for item, (text, language) in texts.items():
+        rules = NUMBERED if any(map(str.isdecimal, text)) else UNKNOWN
+        forms = {normalise(unmarked(text), code) for code in ([language] if language else rules)}
+        pairs += [(item, form) for form in sorted(forms) if form]
     sketches = text_sketches.sketched(pa.array([form for _, form in pairs], pa.string()))
     enough = sketches.words >= least
     bands = [row.tobytes() if long else None for row, long in zip(*sketches[:2:-1], strict=True)]
@@ -270,12 +252,6 @@ def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str
     return table
 
 
-def _rules(text: str, language: str | None) -> tuple[str, ...]:
-    if language:
-        return (language,)
-    return NUMBERED if any(map(str.isdecimal, text)) else UNKNOWN
-
-
 def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str) -> pa.Table:
     """ITEMS of the recordings of a set, cut as the job cuts its own: their sounds and voices."""
     from ..stages import filter as cutting  # decodes: heavy to import
@@ -284,14 +260,12 @@ def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str)
 
     wanted = [fingerprinting(job)] if one.compares("audio") else []
     wanted += [Plugin(use=VOICE)] if one.compares("voice") else []
-    measuring = replace(
-        job,
-        speakers=Plugin(use="none"),
-        cache_bytes=0,
-        filter=job.filter.model_copy(
-            update={"filters": tuple(wanted), "segmenter": _plain_segmenter(job)}
-        ),
-    )
+    changed: dict[str, object] = {"filters": tuple(wanted)}
+    segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
+    if segmenter.hears(settings) or segmenter.HOLDS_TURNS:  # it would need a recogniser or turns
+        changed["segmenter"] = Plugin(use="auto")
+    settings_of_cuts = job.filter.model_copy(update=changed)
+    measuring = replace(job, speakers=Plugin(use="none"), cache_bytes=0, filter=settings_of_cuts)
     items, unreadable = list[str](), list[str]()
     prints, voices = list[bytes | None](), list[bytes | None]()
     probed = probe.compute([OfRecording(row) for row in rows], measuring)
@@ -336,14 +310,6 @@ def fingerprinting(job: Job) -> Plugin:
     return next(chosen, Plugin(use=FINGERPRINTS))
 
 
-def _plain_segmenter(job: Job) -> Plugin:
-    """The job's segmenter, unless it needs a recogniser or turns."""
-    segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
-    if segmenter.hears(settings) or segmenter.HOLDS_TURNS:
-        return Plugin(use="auto")
-    return job.filter.segmenter
-
-
 def _bytes(one: Excluded, where: str) -> bytes:
     try:
         with open(one.path, "rb") as file:
@@ -356,7 +322,6 @@ def _bytes(one: Excluded, where: str) -> bytes:
 
 
 def _lines(one: Excluded, where: str) -> list[str]:
-    """The texts of a list, one a line."""
     try:
         text = _bytes(one, where).decode("utf-8-sig")
     except ValueError:
@@ -368,7 +333,6 @@ def _lines(one: Excluded, where: str) -> list[str]:
 
 
 def _of_hashes(one: Excluded, where: str) -> pa.Table:
-    """The table (ITEMS) of a file of hashes."""
     try:
         table = pq.read_table(io.BytesIO(_bytes(one, where)))
         if (table.schema.metadata or {}).get(KIND) != LAYOUT:

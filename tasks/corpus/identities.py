@@ -1,9 +1,10 @@
 """Speakers across recordings: clusters the voices of all recordings and names each cluster.
 
-Voices (`voices.py`) are clustered by average linkage (`tasks.speech.linkage`), starting from the
-speakers of the newest version: a published speaker stays together, new voices join it or each
-other, and two published speakers merge if their mean cosine now reaches the threshold. If the
-threshold or the diarizer changed, and on `package.refit`, all voices are clustered anew.
+Voices, the people that a diarizer distinguishes in a recording, are clustered by average linkage
+(`tasks.speech.linkage`), starting from the speakers of the newest version: a published speaker
+stays together, new voices join it or each other, and two published speakers merge if their mean
+cosine now reaches the threshold. If the threshold or the diarizer changed, and on `package.refit`,
+all voices are clustered anew.
 
 A speaker's name is `spk_` and a hash of its longest voice when the speaker first appears. A cluster
 with published voices keeps their name; if they have several names, it keeps the one with the most
@@ -23,24 +24,87 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count as counting
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..base.arrays import Bools, Float32s, Float64s, Int32s, Int64s, UInt64s
-from ..base.schema import SPEAKERS
+from ..base.arrays import Bools, Float32s, Float64s, Int32s, UInt64s
+from ..base.schema import SPEAKERS, RecordingRow
 from ..recording import ids
-from ..speech.embedding import SIZE
+from ..recording.turns import Turn
+from ..shard_store.cuts import segments_of
+from ..shard_store.shard_view import ShardView
+from ..shard_store.stored_shard import part_of
+from ..speech.embedding import SIZE, unit
 from ..speech.linkage import linked
 from ..storage import long_columns, queries, sorted_keys, tables
-from .voices import BYTES
 
+BYTES = 2 * SIZE
+VOICES = pa.schema(
+    {
+        "recording": pa.string(),
+        "number": pa.int32(),  # of the person within the recording, from 1
+        "content": pa.string(),  # of the recording, by `part_of`
+        "seconds": pa.float64(),  # for which the person speaks
+        "vector": pa.binary(BYTES),  # float16 [192], of length 1
+    }
+)
 FILE = "speakers.parquet"
 ENOUGH_S = 30.0  # of speech; an embedding does not improve with more
 HOW = b"linked"  # key of the table's metadata for the threshold and the diarizer's recipe
 VoiceTables = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
+
+
+class VoiceRow(TypedDict):
+    """A row of VOICES."""
+
+    recording: str
+    number: int
+    content: str
+    seconds: float
+    vector: bytes
+
+
+def voices_in(view: ShardView) -> list[VoiceRow]:
+    """The voices of a shard's recordings, whatever the outcome of their utterances. A
+    recording has none if its source names a speaker of it."""
+    voice_rows = []
+    for recording in view.processed:
+        cut = view.cut_of(recording)
+        segments = segments_of(recording) or ()
+        stated = recording["speaker"] is not None or any(s.speaker is not None for s in segments)
+        if cut is None or cut.error_code or stated:
+            continue
+        if turns := view.turned(recording)[1]:
+            voice_rows += voices_of_turns(recording, turns, cut.rate)
+    return voice_rows
+
+
+def voices_of_turns(recording: RecordingRow, turns: tuple[Turn, ...], rate: int) -> list[VoiceRow]:
+    """The voices of one recording, each with the mean of its turns' embeddings, weighted by
+    duration and scaled to length 1. `turns` are in samples at `rate` Hz; those named by the source
+    count as speech but have no embedding."""
+    sums: dict[int, np.ndarray] = {}
+    seconds: dict[int, float] = {}
+    for turn in turns:
+        length = (turn.end - turn.start) / rate
+        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + length
+        if len(turn.voice) == BYTES and turn.name is None:
+            vector = np.frombuffer(turn.voice, "<f2").astype(np.float64)
+            sums[turn.speaker] = sums.get(turn.speaker, np.zeros(SIZE)) + length * vector
+    return [
+        {
+            "recording": recording["recording"],
+            "number": speaker + 1,
+            "content": part_of(recording),
+            "seconds": seconds[speaker],
+            "vector": unit(total.astype(np.float32)).astype("<f2").tobytes(),
+        }
+        for speaker, total in sorted(sums.items())
+        if np.isfinite(total).all() and total.any()
+    ]
 
 
 class KnownVoices(NamedTuple):
@@ -53,15 +117,6 @@ class KnownVoices(NamedTuple):
     seconds: Float64s  # [voices]
     old: Int32s  # [voices] index of the published name in `names`; -1: none
     names: list[str]  # published names
-
-
-class Before(NamedTuple):
-    """Facts from the newest version's table."""
-
-    old: Int32s  # as in `KnownVoices`
-    names: list[str]  # as in `KnownVoices`
-    gone: Bools  # [rows of the table] whether the row's voice is missing from this run
-    how: bytes | None  # value of HOW
 
 
 def link(
@@ -79,11 +134,11 @@ def link(
     `refit`: cluster all voices anew; beyond `memory`, rows are sorted in `scratch`."""
     how = json.dumps([least, recipe]).encode()
     hashes, number, first, seconds = _voices(parts)
-    earlier = _before(before, hashes)
-    known_voices = KnownVoices(hashes[0], number, first, seconds, earlier.old, earlier.names)
+    old, old_names, gone, former_how = _before(before, hashes)
+    known_voices = KnownVoices(hashes[0], number, first, seconds, old, old_names)
     del hashes  # frees the second half
-    group = _grouped(parts, known_voices, least, not refit and earlier.how == how)
-    taken = {name for part in _gone(before, earlier.gone) for name in part["speaker"].to_pylist()}
+    group = _grouped(parts, known_voices, least, not refit and former_how == how)
+    taken = {name for part in _gone(before, gone) for name in part["speaker"].to_pylist()}
     names, renamed = named(parts, known_voices, group, taken)
     group = group[number]
     del known_voices, first, seconds, number
@@ -95,7 +150,7 @@ def link(
             group_numbers = pa.array(group[begin : begin + part.num_rows])
             yield part.append_column("speaker", called.take(group_numbers)).select(SPEAKERS.names)
             begin += part.num_rows
-        for part in _gone(before, earlier.gone):
+        for part in _gone(before, gone):
             gone_names = [renamed.get(name, name) for name in part["speaker"].to_pylist()]
             yield tables.replaced(part, "speaker", pa.array(gone_names, pa.string()))
 
@@ -113,9 +168,7 @@ def _hashes(table: pa.Table) -> tuple[UInt64s, UInt64s]:
     return high, low
 
 
-def _voices(
-    parts: VoiceTables,
-) -> tuple[tuple[UInt64s, UInt64s], Int32s, Int32s, Float64s]:
+def _voices(parts: VoiceTables) -> tuple[tuple[UInt64s, UInt64s], Int32s, Int32s, Float64s]:
     """The sorted hashes of the distinct voices, the voice of each row, and the first row and the
     seconds of each voice."""
     highs, lows, lengths = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [np.zeros(0)]
@@ -133,7 +186,11 @@ def _voices(
     return (high[first], low[first]), number, first, long_columns.joined(lengths)[first]
 
 
-def _before(before: VoiceTables, hashes: tuple[UInt64s, UInt64s]) -> Before:
+def _before(
+    before: VoiceTables, hashes: tuple[UInt64s, UInt64s]
+) -> tuple[Int32s, list[str], Bools, bytes | None]:
+    """Of the newest version's table: `old` and `names` as in `KnownVoices`, whether each row's
+    voice is missing from this run, and the value of HOW."""
     old = np.full(len(hashes[0]), -1, np.int32)
     code_of_name: dict[str, int] = {}
     gone, how = [np.zeros(0, bool)], None
@@ -144,11 +201,10 @@ def _before(before: VoiceTables, hashes: tuple[UInt64s, UInt64s]) -> Before:
         gone.append(position < 0)
         new = np.flatnonzero((position >= 0) & (np.append(old, 0)[position] < 0))[::-1]
         old[position[new]] = code[new]  # reversed, so that the first of several copies wins
-    return Before(old, [*code_of_name], np.concatenate(gone), how)
+    return old, [*code_of_name], np.concatenate(gone), how
 
 
 def _gone(before: VoiceTables, gone: Bools) -> Iterator[pa.Table]:
-    """The rows of `before` where `gone` is true."""
     begin = 0
     for part in before():
         yield part.filter(pa.array(gone[begin : begin + part.num_rows]))
@@ -247,34 +303,28 @@ def named(
             renamed[name] = number
             names.setdefault(number, name)
     taken = (taken - renamed.keys()) | set(names.values())
-    longest = _longest(known_voices.seconds, group, count)
+    most = np.full(count, -np.inf)
+    np.maximum.at(most, group, known_voices.seconds)
+    voices_of_groups = np.flatnonzero(known_voices.seconds == most[group])[::-1]
+    longest = np.empty(count, np.int64)  # voice of each group: of equally long ones, the first
+    longest[group[voices_of_groups]] = voices_of_groups
     new = [number for number in range(count) if number not in names]
-    called = {number: _name(int(known_voices.hashes[longest[number]])) for number in new}
+    codes = {number: int(known_voices.hashes[longest[number]]) for number in new}
+    called = {number: ids.speaker_over_all(f"{code:016x}") for number, code in codes.items()}
     clashing = {
         number: known_voices.first[longest[number]] for number in new if called[number] in taken
     }
     texts = _keys_of(parts, clashing) if clashing else {}
     for number in new:
-        names[number] = _other(texts[number], taken) if number in texts else called[number]
-        taken.add(names[number])
+        name, attempts = called[number], counting(1)
+        while number in texts and name in taken:
+            other = f"{texts[number]}:{next(attempts)}".encode()
+            name = ids.speaker_over_all(hashlib.sha256(other).hexdigest())
+        names[number] = name
+        taken.add(name)
     return [names[number] for number in range(count)], {
         old: names[number] for old, number in renamed.items() if number < count
     }
-
-
-def _longest(seconds: Float64s, group: Int32s, count: int) -> Int64s:
-    """The longest voice of each group; if several are equally long, the first."""
-    longest = np.full(count, -np.inf)
-    np.maximum.at(longest, group, seconds)
-    voices = np.flatnonzero(seconds == longest[group])[::-1]
-    longest_voice = np.empty(count, np.int64)
-    longest_voice[group[voices]] = voices
-    return longest_voice
-
-
-def _name(code: int) -> str:
-    """The name of a voice, from the first half of its hash."""
-    return ids.speaker_over_all(f"{code:016x}")
 
 
 def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
@@ -286,12 +336,3 @@ def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
                 key_of_group[number] = voices(part.slice(int(row) - begin, 1))[0]
         begin += part.num_rows
     return key_of_group
-
-
-def _other(key: str, taken: set[str]) -> str:
-    """A name that is not in `taken`, for a voice whose own name (`_name`) is."""
-    for number in counting(1):
-        name = ids.speaker_over_all(hashlib.sha256(f"{key}:{number}".encode()).hexdigest())
-        if name not in taken:
-            return name
-    raise AssertionError

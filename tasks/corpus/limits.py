@@ -40,7 +40,7 @@ FIXED = pa.schema(
         "word_errors": pa.int64(),  # of the recogniser's text
     }
 )
-MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_fixed` does not give
+MEASURES_FROM = FIXED.names.index("words")
 #: What is known of an utterance without any limit: an outcome, and when it counts.
 BEFORE_FILTERS, AFTER_FILTERS, AFTER_TEXTS = 1, 2, 3
 KNOWN = pa.schema(
@@ -105,41 +105,27 @@ def facts_of(
 ) -> pa.Table:
     """A row (`schema_of`) for each utterance of a `FactView`; for the others see KNOWN."""
     schema = schema_of(job)
-    rows = [_fixed(u) for u in utterances]
-    columns = [
-        pa.array([row[field.name] for row in rows], field.type)
-        for field in list(FIXED)[:MEASURES_FROM]
-    ]
+    end = len(schema) - len(KNOWN)  # index of the first column of KNOWN
+    stored = zip(utterances, damage, converted, transcribed, strict=True)
+    rows = [_fixed_and_known(job, *one) for one in stored]
     values = [(u.texts, u.heard.measures) for u in utterances]
-    columns += (
-        pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in values], kind)
-        for n, kind in [(field.name, field.type) for field in schema][MEASURES_FROM : -len(KNOWN)]
-    )
-    facts = [_known(job, u, words) for u, words in zip(utterances, damage, strict=True)]
-    stored: dict[str, Sequence[object]] = {"converted": converted, "transcribed": transcribed}
-    columns += [
-        pa.array(stored.get(field.name) or [row[field.name] for row in facts], field.type)
-        for field in KNOWN
-    ]
-    return pa.table(columns, schema=schema)
+    arrays = []
+    for number, field in enumerate(schema):
+        n = field.name
+        if MEASURES_FROM <= number < end:
+            column = [texts[n] if n in texts else measures.get(n) for texts, measures in values]
+        else:
+            column = [row[n] for row in rows]
+        arrays.append(pa.array(column, field.type))
+    return pa.table(arrays, schema=schema)
 
 
-def _fixed(u: FinalUtterance) -> AnyRow:
-    row = u.heard.transcript
+def _fixed_and_known(
+    job: Job, u: FinalUtterance, damage: str, converted: int, transcribed: bool
+) -> AnyRow:
+    row, outcome, person = u.heard.transcript, u.outcome, u.cut.person
     heard = row is not None and not row["error_code"]
-    return {
-        "id": u.cut.id,
-        "dataset": u.cut.recording["dataset"],
-        "recording": u.cut.recording["recording"],
-        "language": row["language"] if heard and row else u.cut.language,
-        "seconds": u.cut.seconds,
-        "heard": heard,
-        SPARED: u.cut.spared,
-    }
-
-
-def _known(job: Job, u: FinalUtterance, damage: str) -> AnyRow:
-    outcome, person, asked = u.outcome, u.cut.person, clip_choice.of_clip(job, u.cut)
+    asked = clip_choice.of_clip(job, u.cut)
     step: int | None = AFTER_FILTERS
     if outcome.outcome == "packaged":
         step = None
@@ -148,6 +134,13 @@ def _known(job: Job, u: FinalUtterance, damage: str) -> AnyRow:
     elif u.texts:
         step = AFTER_TEXTS
     return {
+        "id": u.cut.id,
+        "dataset": u.cut.recording["dataset"],
+        "recording": u.cut.recording["recording"],
+        "language": row["language"] if heard and row else u.cut.language,
+        "seconds": u.cut.seconds,
+        "heard": heard,
+        SPARED: u.cut.spared,
         "step": step,
         "known": outcome.outcome,
         "known_stage": outcome.stage,
@@ -158,6 +151,8 @@ def _known(job: Job, u: FinalUtterance, damage: str) -> AnyRow:
         "damage": damage or None,
         "decided": u.cut.decided if u.cut.moved else None,
         "dropped_by": person.words if person is not None and person.decision == "drop" else None,
+        "converted": converted,
+        "transcribed": transcribed,
         "speaker": asked.speaker,
         "stated": asked.language,
         "labels": [*asked.labels.items()],
@@ -190,11 +185,16 @@ def query(job: Job) -> str:
     on_texts = _cases(rules_of_stage["transcribe"], "transcribe", "language", decided)
     outcome = "known, known_stage, known_reason, known_value, known_threshold, known_detail"
     by_person = _outcome(f"'dropped', 'package', '{PERSON}', NULL, NULL, dropped_by")
+    on_choice = []
+    if clip_choice.restricts(job.package):
+        not_chosen = f"'dropped', 'package', {literal(clip_choice.REASON)}, NULL, NULL, ''"
+        measured = "known_stage <> 'filter'"
+        on_choice = [f"        WHEN NOT chosen AND {measured} THEN {_outcome(not_chosen)}"]
     cases = "\n".join(
         (
             f"        WHEN step = {BEFORE_FILTERS} THEN {_outcome(outcome)}",
             *on_filters,
-            *_on_choice(job),
+            *on_choice,
             *on_enhanced,
             f"        WHEN known = 'pending' AND dropped_by IS NOT NULL THEN {by_person}",
             f"        WHEN step = {AFTER_FILTERS} THEN {_outcome(outcome)}",
@@ -205,13 +205,6 @@ def query(job: Job) -> str:
     )
     columns = ", ".join(f"o.{name} AS {name}" for name in OUTCOME_COLUMNS)
     return f"SELECT {columns}\nFROM (\n    SELECT CASE\n{cases}\n    END AS o\n    FROM facts\n)"
-
-
-def _on_choice(job: Job) -> Iterator[str]:
-    if clip_choice.restricts(job.package):
-        outcome = f"'dropped', 'package', {literal(clip_choice.REASON)}, NULL, NULL, ''"
-        measured = "known_stage <> 'filter'"
-        yield f"        WHEN NOT chosen AND {measured} THEN {_outcome(outcome)}"
 
 
 def _outcome(values: str) -> str:

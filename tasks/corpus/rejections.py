@@ -76,12 +76,9 @@ class TranscribedRows:
         self.memory, self.scratch = memory, scratch
         spared_ids = pa.array(list(spared), pa.string())
         kept, spared_flags = [np.zeros(0, bool)], [np.zeros(0, bool)]
-        for table in parts(["id", "kept"] if spared_ids else ["kept"]):
+        for table in parts(["id", "kept"]):
             kept.append(table["kept"].to_numpy())
-            is_spared = np.zeros(len(table), bool)
-            if spared_ids:
-                is_spared = pc.is_in(table["id"], spared_ids).to_numpy()
-            spared_flags.append(is_spared)
+            spared_flags.append(pc.is_in(table["id"], spared_ids).to_numpy())
         self.kept, self._spared = np.concatenate(kept), np.concatenate(spared_flags)
 
     def __len__(self) -> int:
@@ -89,12 +86,10 @@ class TranscribedRows:
 
     @cached_property
     def _published(self) -> Bools:
-        """The column `published`; bool [rows]."""
         flags = (self._is_published(table["id"]) for table in self._parts(["id"]))
         return np.concatenate([np.zeros(0, bool), *flags])
 
     def published(self, numbers: Int64s) -> Bools:
-        """Whether these rows are in the newest version; bool [numbers]."""
         return self._published[numbers]
 
     def tables(self, *columns: str) -> Iterator[pa.Table]:
@@ -113,7 +108,6 @@ class TranscribedRows:
             yield pa.table(arrays)
 
     def by_id(self) -> Int64s:
-        """The numbers of the rows, sorted by id."""
         ids = (table["id"] for table in self.tables("id"))
         return queries.order(ids, self.memory, self.scratch)
 
@@ -122,18 +116,13 @@ class TranscribedRows:
         given."""
         rest = iter(rejections)
         while batch := list(islice(rest, AT_ONCE)):
-            table = _table_of(batch)
+            rows = ((n, r.reason, r.value, r.threshold, r.detail or None) for n, r in batch)
+            columns = zip(zip(*rows, strict=True), REJECTED.types, strict=True)
+            arrays = [pa.array(values, kind) for values, kind in columns]
+            table = pa.table(arrays, schema=REJECTED)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False
             yield table
-
-
-def _table_of(rejections: Sequence[tuple[int, Rejection]]) -> pa.Table:
-    """A table (REJECTED)."""
-    rows = [(row, r.reason, r.value, r.threshold, r.detail or None) for row, r in rejections]
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, REJECTED.types, strict=True)]
-    return pa.table(arrays, schema=REJECTED)
 
 
 def rejected(
@@ -156,8 +145,6 @@ def rejected(
 
 
 class OfCorpus(NamedTuple):
-    """What is decided over the whole corpus."""
-
     rejected: pa.Table  # REJECTED
     frozen: JsonObject  # state of each plug-in, by `<kind>.<plug-in>`: `filters.duplicate`
     test_sets: list[HeldOutSet]
@@ -195,10 +182,9 @@ def of_corpus(
 def outcomes_of(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:
     """A table (OUTCOMES): the rejections (REJECTED) of the utterances with these ids, as outcomes
     of the stage `package`."""
-    columns = {name: rejected[name] for name in ("reason", "value", "threshold", "detail")}
-    columns |= {"id": ids, "stage": pa.array(["package"] * len(ids), pa.string())}
-    columns["outcome"] = pa.array(["dropped"] * len(ids), pa.string())
-    return pa.table({name: columns[name] for name in OUTCOMES.names}).cast(OUTCOMES)
+    constants = ([value] * len(ids) for value in ("dropped", "package"))
+    reasons = (rejected[name] for name in ("reason", "value", "threshold", "detail"))
+    return pa.table([ids, *map(pa.array, constants), *reasons], OUTCOMES.names).cast(OUTCOMES)
 
 
 def entered(table: pa.Table, key: str, outcomes: pa.Table) -> pa.Table:
@@ -210,9 +196,7 @@ def entered(table: pa.Table, key: str, outcomes: pa.Table) -> pa.Table:
     applies = pc.and_(pc.is_valid(place), pc.equal(table["outcome"], "packaged"))
     if not pc.any(applies).as_py():
         return table
-    for name in OUTCOME_COLUMNS:
-        if name not in table.column_names:
-            continue
+    for name in [name for name in OUTCOME_COLUMNS if name in table.column_names]:
         new = pc.if_else(applies, outcomes[name].take(place), table[name])
         table = tables.replaced(table, name, new)
     return table

@@ -23,9 +23,9 @@ from ..corpus import rejections
 from ..settings.job import Job
 from ..shard_store.index import Index
 from ..storage import owners, sorted_keys, tables, temporary, versions
-from . import published_columns, seeded_hash
-from .choosing import corpus_clips, next_version
-from .outcomes import batch_outcomes, ledger_rows, shard_batches
+from . import published_columns
+from .choosing import next_version
+from .outcomes import batch_outcomes, shard_batches
 from .outcomes.shard_batches import LIMITS, WAITING, ShardBatch
 from .unchanged import fact_keys
 
@@ -42,28 +42,26 @@ class Foreseen:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that `clips` has."""
         return [*published_columns.row_schema(self.job).names]
 
     def clips(self, columns: Sequence[str]) -> pa.Table:
         """These columns of `published_columns.row_schema`, with splits and speakers, for the clips
         that would be packaged, pending ones included, in the order of the hashes of their ids."""
-        chosen = self.choice.clips
-        if not len(chosen.clips.row):
+        clips = self.choice.clips
+        if not len(clips.row):
             return published_columns.row_schema(self.job).empty_table().select(columns)
-        rows = corpus_clips.rows_of(self.batches, chosen.clips.row, columns)
-        return corpus_clips.named(rows, chosen, chosen.clips.split, chosen.clips.speaker)
+        rows = next_version.rows_of(self.batches, clips.row, columns)
+        return self.choice.named(rows, clips.split, clips.speaker)
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
         """These columns of all rows that may be packaged, a batch at a time, with the splits and
         speakers of those that would be; and of each `outcome` and `transcribed`."""
-        chosen = self.choice.clips
-        clips, begins = chosen.clips, corpus_clips.first_rows(self.batches)
+        clips, begins = self.choice.clips, next_version.first_rows(self.batches)
         split, speaker = (np.full(int(begins[-1]), number, np.int32) for number in (0, -1))
         split[clips.row], speaker[clips.row] = clips.split, clips.speaker
         for batch, a, b in zip(self.batches, begins[:-1], begins[1:], strict=True):
             rows = batch.table("rows.arrow", columns).select(columns)
-            rows = corpus_clips.named(rows, chosen, split[a:b], speaker[a:b])
+            rows = self.choice.named(rows, split[a:b], speaker[a:b])
             facts = batch.table(LIMITS, ("transcribed",))
             facts = facts.append_column("outcome", batch.outcomes(("outcome",))["outcome"])
             yield rows, facts.filter(pc.is_in(facts["outcome"], WAITING))
@@ -84,12 +82,7 @@ class Foreseen:
     def ledger(self) -> Iterator[pa.Table]:
         """The ledger, a batch at a time; each batch has whole recordings, in order."""
         for batch, outcomes in zip(self.batches, self.choice.rejected, strict=True):
-            yield ledger_rows.in_order(ledger_rows.with_outcomes(batch.ledger(), outcomes))
-
-    def rejected(self) -> Iterator[str]:
-        """Ids of the utterances that corpus-wide rules reject."""
-        for outcomes in filter(None, self.choice.rejected):
-            yield from outcomes["id"].to_pylist()
+            yield shard_batches.in_order(shard_batches.with_outcomes(batch.ledger(), outcomes))
 
 
 @contextmanager
@@ -100,11 +93,11 @@ def decided(
     part in their outcomes. `listings`: by shard, the recordings that sources list now, for shards
     whose listing in OUT is outdated."""
     listings = listings or {}
-    keys = fact_keys(job, sorted(shards), Index(job.out))
+    keys = fact_keys(job, shards, Index(job.out))
     with temporary.scratch() as scratch, owners.naming(scratch.parent):
         batches = []
         kept = {*shard_batches.kept_in(job.out)} if job.only is None else set[str]()
-        for batch in shard_batches.of_shards(job, {shard: keys[shard] for shard in shards}):
+        for batch in shard_batches.of_shards(job, keys):
             stays = batch.home.name in kept and not listings.keys() & {*batch.shards}
             if not stays or not batch.holds(job) or not batch.is_sound():
                 batch = ShardBatch(scratch / shard_batches.FACTS / batch.home.name, batch.shards)
@@ -142,7 +135,15 @@ class Unpublished:
         holds, and a detail for what the newest version holds and the next one would not."""
         with version(self._job, self._shards) as whole:
             for rows in whole.ledger():
-                yield self._with_outcomes(rows)
+                places = sorted_keys.index_in(self._keys, _keys(rows["utterance"].fill_null("")))
+                in_version = places >= 0
+                self._listed[places[in_version]] = True
+                packaged = pc.equal(rows["outcome"], "packaged").to_numpy()
+                waits = pa.array(packaged & ~in_version)
+                for name, value in (("outcome", PENDING), ("reason", NOT_PUBLISHED)):
+                    rows = tables.replaced(rows, name, pc.if_else(waits, value, rows[name]))
+                still = pa.array(in_version & ~packaged)
+                yield self._with_detail(rows, still, "{} still holds it")
 
     def others(self) -> Iterator[pa.Table]:
         """Rows of clips that the newest version holds and no part of `ledger` names: of recordings
@@ -154,20 +155,9 @@ class Unpublished:
             yield self._with_detail(rows, pa.scalar(True), note)
 
     def _published(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        """Rows of the newest version's packaged clips."""
         if self._newest is not None:
             for rows in tables.row_groups(self._newest / LEDGER_FILE, columns):
                 yield rows.filter(pc.equal(rows["outcome"], "packaged"))
-
-    def _with_outcomes(self, rows: pa.Table) -> pa.Table:
-        places = sorted_keys.index_in(self._keys, _keys(rows["utterance"].fill_null("")))
-        in_version = places >= 0
-        self._listed[places[in_version]] = True
-        packaged = pc.equal(rows["outcome"], "packaged").to_numpy()
-        waits = pa.array(packaged & ~in_version)
-        for name, value in (("outcome", PENDING), ("reason", NOT_PUBLISHED)):
-            rows = tables.replaced(rows, name, pc.if_else(waits, value, rows[name]))
-        return self._with_detail(rows, pa.array(in_version & ~packaged), "{} still holds it")
 
     def _with_detail(self, rows: pa.Table, which: pa.Array | pa.Scalar, note: str) -> pa.Table:
         if self._newest is None:
@@ -178,4 +168,4 @@ class Unpublished:
 
 
 def _keys(utterances: pa.ChunkedArray) -> UInt64s:
-    return seeded_hash.draws("utterance", utterances.to_pylist())
+    return sorted_keys.draws("utterance", utterances.to_pylist())

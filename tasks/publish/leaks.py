@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from .. import storage
 from ..base.schema import UTTERANCES_FILE
 from ..corpus import identities, rejections
-from ..corpus.voices import BYTES
 from ..scoring import near_texts
 from ..settings.job import Job
 from ..settings.package import REST
@@ -52,18 +51,13 @@ def columns(stored: Collection[str]) -> list[str]:
 
 
 def of_version(
-    version: Path,
-    splits: Iterable[str],
-    memory: str,
-    scratch: Path | None,
-    voices: Iterable[pa.Table] = (),
+    job: Job, version: Path, splits: Iterable[str], batches: Sequence[ShardBatch]
 ) -> Leaks:
-    """`of_utterances` for a published or staged version."""
     table = version / UTTERANCES_FILE
     needed = columns(tables.schema(table).names)
     parts, links = tables.row_groups(table, needed), linked(version, needed)
-
-    return of_utterances(splits, parts, memory, scratch, links, voices)
+    memory = job.package.memory, job.scratch
+    return of_utterances(splits, parts, *memory, links, voices(job, batches))
 
 
 def voices(job: Job, batches: Sequence[ShardBatch]) -> Iterator[pa.Table]:
@@ -159,11 +153,11 @@ def _group_texts(clips: Names, memory: str, scratch: Path | None) -> None:
 
 
 def _group_voices(clips: Names, voices: Iterable[pa.Table]) -> None:
-    """Give each clip with an embedding the number of its voice."""
     heard = [np.zeros(0, np.int32)]
     weights = np.ones(len(clips))
     with tempfile.TemporaryFile(buffering=0) as file:
-        os.truncate(file.fileno(), BYTES * len(clips))  # a clip without a voice is like no other
+        # A clip without a voice is like no other.
+        os.truncate(file.fileno(), identities.BYTES * len(clips))
         means = identities.Vectors(file, 0, len(clips))
         for table in voices:
             of_id = "(SELECT row, id FROM clip_names) JOIN given USING (id)"

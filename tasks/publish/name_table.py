@@ -63,7 +63,6 @@ class Names(ExitStack):
         return queries.column(self.database, sql).astype(np.int32)
 
     def named(self, kind: str, rows: Int32s) -> pa.ChunkedArray:
-        """The names of these rows, in their order."""
         wanted = pa.table({"row": rows, "place": np.arange(len(rows), dtype=np.int32)})
         sql = f"SELECT {kind} FROM given JOIN clip_names USING (row) ORDER BY place"
         return queries.joined(self.database, wanted, sql)[kind]
@@ -133,7 +132,6 @@ class Nodes:
         return queries.column(self._database, sql, kind)
 
     def called(self, nodes: Int64s) -> pa.ChunkedArray:
-        """The names of these nodes, in their order."""
         wanted = pa.table({"node": nodes, "place": np.arange(len(nodes))})
         return queries.joined(
             self._database, wanted, "SELECT name FROM given JOIN nodes USING (node) ORDER BY place"

@@ -8,10 +8,9 @@
     write       write an output shard and read it back: a worker call for each
     publish     write lists, description and data card; publish the version
 
-An item is a packaged utterance. A version depends on the recordings, the settings and the previous
-versions, never on how recordings were grouped into shards. No call holds the rows of the corpus in
-memory: `gather` holds some tens of bytes per clip, and DuckDB sorts the tables within
-`package.memory`.
+A version depends on the recordings, the settings and the previous versions, never on how recordings
+were grouped into shards. No call holds the rows of the corpus in memory: `gather` holds some tens
+of bytes per clip, and DuckDB sorts the tables within `package.memory`.
 """
 
 from __future__ import annotations
@@ -19,28 +18,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import storage
 from ..accounting import summary
 from ..base.errors import RunError
-from ..base.json_types import Arrived, Balance, DatasetJson, JsonObject
+from ..base.json_types import Balance, DatasetJson, JsonObject
 from ..base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from ..formats import Hashes
 from ..recording import forgotten
 from ..settings.job import Job
 from ..shard_store import whole_job
 from ..storage import sorted_keys, tables, versions
-from . import leaks, previous_version, safeguards, speakers
-from .choosing import corpus_clips, next_version, splits
+from . import leaks, safeguards, speakers
+from .choosing import next_version, splits
 from .choosing.next_version import Choice
 from .dataset import datacard
+from .dataset.datacard import Gathered
 from .outcomes import batch_outcomes
 from .outcomes.shard_batches import ShardBatch
-from .output_shards import layout, plan
-from .writing import ledger, utterances
-from .writing.shards import finished
+from .output_shards import layout, ledger, plan, utterances
 
 TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
 
@@ -69,17 +66,6 @@ def proved(newest: Path) -> list[str]:
     return names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered(datacard.VersionFacts):
-    """The next version before its output shards are written."""
-
-    new: bool  # whether it differs from the newest version
-    changed: list[str]  # shards with recordings whose files changed during the run
-    staging: str
-    tables: Hashes = field(default_factory=dict)  # digests of the tables' files
-    arrived: Arrived | None = None  # recordings that the previous version does not have
-
-
 def gather(
     job: Job,
     batches: Sequence[ShardBatch],
@@ -96,20 +82,19 @@ def gather(
     newest = versions.newest(job.out)
     batches, changed = batch_outcomes.decide(job, batches, scratch)
     chosen = next_version.choose(job, scratch, batches)
-    clips = chosen.clips
     storage.store_of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
     for name in TABLES:
         storage.store_of(staging).detach(staging / name)
     with storage.store_of(staging).writing(staging, job.scratch) as home:
         facts = ledger.write(job, batches, chosen.rejected, newest, home)
         totals = facts.every.totals
-        safeguards.check(job, facts, len(clips.clips.row), newest, chosen.parted)
+        safeguards.check(job, facts, len(chosen.clips.row), newest, chosen.parted)
         described = versions.described(newest) if newest else None
-        shards = laid_out(job, clips, newest, described)
+        shards = laid_out(job, chosen, newest, described)
         previous = None
         if newest and described:
             previous = utterances.Previous(job, newest, described, lost)
-        utterances.write(job, batches, clips, chosen.frozen, shards, previous, home)
+        utterances.write(job, batches, chosen, shards, previous, home)
         for name in (splits.FILE, speakers.FILE):
             if storage.exists(scratch / name):
                 tables.write_parquet(home / name, tables.arrow_batches(scratch / name))
@@ -117,16 +102,15 @@ def gather(
         settings = whole_job.settings_of(job)
         fingerprint = _fingerprint(job, settings, chosen)
         new = newest is None or not _same(newest, home, fingerprint, digests)
-        voices = leaks.voices(job, batches)
-        shared = leaks.of_version(home, clips.names, job.package.memory, job.scratch, voices)
-    loads = layout.loads_of(shards, clips.clips.seconds)
+        shared = leaks.of_version(job, home, chosen.names, batches)
+    loads = layout.loads_of(shards, chosen.clips.seconds)
     return Gathered(
         version=versions.next_number(job.out) - (not new),
         fingerprint=fingerprint,
         settings=settings,
         summary=summary.of_totals(totals),
         totals=totals,
-        balance=_balance(job, loads),
+        balance=_balance(job.package.readers, loads),
         frozen=chosen.frozen,
         split_lists=chosen.split_lists,
         test_sets=chosen.test_sets,
@@ -155,9 +139,8 @@ def _same(newest: Path, home: Path, fingerprint: str, digests: Hashes) -> bool:
     )
 
 
-def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
+def _balance(readers: int, loads: dict[str, list[float]]) -> Balance:
     """How evenly the tars' hours (`layout.loads_of`) are spread over the trainer's readers."""
-    readers = job.package.readers
     seconds, fraction = max(layout.skew(tars, readers) for tars in loads.values())
     return {
         "readers": readers,
@@ -168,7 +151,7 @@ def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
 
 
 def laid_out(
-    job: Job, chosen: corpus_clips.Chosen, newest: Path | None, described: DatasetJson | None
+    job: Job, chosen: Choice, newest: Path | None, described: DatasetJson | None
 ) -> list[layout.ShardClips]:
     """The output shards, which continue those of the newest version."""
     now = chosen.clips
@@ -176,7 +159,7 @@ def laid_out(
     generation = versions.next_number(job.out)  # versions of another layout count, too
     if newest is None or described is None:
         return layout.lay_out_clips(clips, job.package, generation)
-    then = previous_version.load(newest, job.package.seed)
+    then = layout.load_published(newest, job.package.seed)
     places = sorted_keys.places_of(then.high, then.low, now.high, now.low)
     before = layout.Before(then.shards, places)
     settings = described["settings"]["package"]
@@ -200,7 +183,7 @@ def publish(job: Job, gathered: Gathered, lost: Collection[str] = ()) -> Path:
     """
     staging = storage.place(gathered.staging)
     digests = gathered.tables
-    with finished(job, staging, [*digests]) as (home, hashes):
+    with plan.finished(job, staging, [*digests]) as (home, hashes):
         for name, expected in digests.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
@@ -211,5 +194,5 @@ def publish(job: Job, gathered: Gathered, lost: Collection[str] = ()) -> Path:
         else:
             version = versions.numbered(job.out, gathered.version)
             versions.restore(version, staging, home, lost)
-    previous_version.save_guards(job.out, version)
+    plan.save_guards(job.out, version)
     return version

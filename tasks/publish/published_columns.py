@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ from ..base.schema import (
     RecordingRow,
     TranscriptRow,
 )
-from ..corpus import voices
-from ..plugins.annotation_kinds import Annotation, Array, Event
+from ..corpus import identities
+from ..plugins.annotation_kinds import Array, Event
 from ..recording import turns
 from ..recording.locator import SECOND, SECOND_LANGUAGE, SECOND_TEXT
 from ..recording.tracks import channel_of
@@ -118,7 +118,6 @@ def turns_kept(job: Job) -> bool:
 
 
 def second_texts_kept(job: Job) -> bool:
-    """Whether a source keeps second texts."""
     datasets = plugins.datasets(job.sources)
     return any(getattr(one.settings, SECOND_TEXT, None) for one in datasets)
 
@@ -137,10 +136,10 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
 }
 
 
-def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool) -> pa.Table:
+def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
     """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
-    columns by which clips are chosen. `strict`: muted PCM is hashed."""
-    clips, job = _Clips(view, utterances, strict), view.job
+    columns by which clips are chosen."""
+    clips, job = _Clips(view, utterances), view.job
     texts = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
     values = {name: _of_transcript(name) for name in HEARD}
     values |= {name: _of_text(name) for name in texts} | VALUES
@@ -148,7 +147,7 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool)
         values |= REFERENCE_VALUES
     values |= _of_annotations(job)
     schema = row_schema(job)
-    columns = [(values.get(field.name) or _measured(field.name))(clips) for field in schema]
+    columns = [(values.get(field.name) or _of_measure(field.name))(clips) for field in schema]
     arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
     return pa.table(arrays, schema=schema)
 
@@ -156,8 +155,8 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool)
 class _Clips:
     """What columns are made from: an entry for each utterance, None or empty if it is pending."""
 
-    def __init__(self, view: ShardView, every: Sequence[FinalUtterance], strict: bool) -> None:
-        self.view, self.job, self.every, self._strict = view, view.job, every, strict
+    def __init__(self, view: ShardView, every: Sequence[FinalUtterance]) -> None:
+        self.view, self.job, self.every = view, view.job, every
         self.packaged = [u if u.outcome.outcome == "packaged" else None for u in every]
 
     @cached_property
@@ -165,15 +164,9 @@ class _Clips:
         return [u.heard.packed if u else None for u in self.packaged]
 
     @cached_property
-    def beside(self) -> list[AnyRow | None]:
-        """The enhanced clips, if both are packaged."""
-        return [u.heard.beside if u else None for u in self.packaged]
-
-    @cached_property
     def texts(self) -> list[hidden.Texts]:
-        """The texts as they are published."""
-        texts_of = published_texts(self.job)
-        return [texts_of(u) if u else hidden.NOTHING for u in self.packaged]
+        hides = hidden.hides(self.job)
+        return [_published(self.job, u, hides) if u else hidden.NOTHING for u in self.packaged]
 
     @cached_property
     def aligned(self) -> list[AnyRow]:
@@ -182,7 +175,7 @@ class _Clips:
     @cached_property
     def muted(self) -> list[AnyRow]:
         """Of clips with muted words, the columns that tell of them."""
-        if not self._strict or not hidden.mutes(self.job):
+        if not hidden.mutes(self.job):
             return [{}] * len(self.every)
         shard = self.view.shard
         return [_muted(self.job, shard, u) if u.muted else {} for u in self.every]
@@ -191,29 +184,28 @@ class _Clips:
 _ColumnValues = Callable[[_Clips], Sequence[object]]
 
 
-def _of_cut(value: Callable[[CutUtterance], object]) -> _ColumnValues:
-    return lambda clips: [value(u.cut) for u in clips.every]
+def _of_every(value: Callable[[FinalUtterance], object]) -> _ColumnValues:
+    return lambda clips: [value(u) for u in clips.every]
 
 
-def _container_time(cut: CutUtterance) -> float | None:
-    late = cut.recording.get("start_seconds")
-    return None if late is None else round(cut.start / cut.rate + late, 6)
+def _of_packaged(value: Callable[[FinalUtterance], object]) -> _ColumnValues:
+    return lambda clips: [value(u) if u else None for u in clips.packaged]
 
 
 def _of_recording(value: Callable[[RecordingRow], object]) -> _ColumnValues:
-    return lambda clips: [value(u.cut.recording) for u in clips.every]
-
-
-def _of_transcript(name: str) -> _ColumnValues:
-    return lambda clips: [_heard(u).get(name) if u else None for u in clips.packaged]
+    return _of_every(lambda u: value(u.cut.recording))
 
 
 def _of_text(name: str) -> _ColumnValues:
-    return lambda clips: [u.texts.get(name) if u else None for u in clips.packaged]
+    return _of_packaged(lambda u: u.texts.get(name))
 
 
-def _measured(name: str) -> _ColumnValues:
-    return lambda clips: [u.heard.measures.get(name) if u else None for u in clips.packaged]
+def _of_transcript(name: str) -> _ColumnValues:
+    return _of_packaged(lambda u: _heard(u).get(name))
+
+
+def _of_measure(name: str) -> _ColumnValues:
+    return _of_packaged(lambda u: u.heard.measures.get(name))
 
 
 def _of_published(value: Callable[[hidden.Texts], object]) -> _ColumnValues:
@@ -231,17 +223,12 @@ def _of_audio(name: str, pending: Callable[[CutUtterance], object]) -> _ColumnVa
 
 
 def _of_beside(name: str) -> _ColumnValues:
-    return lambda clips: [pcm and pcm[name] for pcm in clips.beside]
+    """A value of the enhanced clip, if both are packaged."""
+    return _of_packaged(lambda u: u.heard.beside and u.heard.beside.get(name))
 
 
 def _of_side(number: int, name: str) -> _ColumnValues:
-    def values(clips: _Clips) -> list[object]:
-        sides: list[AnyRow | None] = [
-            u.heard.sides[number] if u and u.heard.sides else None for u in clips.packaged
-        ]
-        return [pcm and pcm[name] for pcm in sides]
-
-    return values
+    return _of_packaged(lambda u: u.heard.sides[number].get(name) if u.heard.sides else None)
 
 
 def _unless_muted(name: str, values: _ColumnValues) -> _ColumnValues:
@@ -251,8 +238,13 @@ def _unless_muted(name: str, values: _ColumnValues) -> _ColumnValues:
     ]
 
 
-def _nothing(clips: _Clips) -> list[object]:
-    return [None] * len(clips.every)
+def _of_muted(name: str) -> _ColumnValues:
+    return lambda clips: [muted.get(name) for muted in clips.muted]
+
+
+def _container_time(u: FinalUtterance) -> float | None:
+    late = u.cut.recording.get("start_seconds")
+    return None if late is None else round(u.cut.start / u.cut.rate + late, 6)
 
 
 #: Columns that are copied from a clip's transcript, unless a rule on text gives them.
@@ -264,27 +256,25 @@ HEARD = (
 #: The values of REFERENCE_WORDS, where they are asked for.
 REFERENCE_VALUES: Mapping[str, _ColumnValues] = {
     "reference_words": lambda clips: [row.get("reference_words") for row in clips.aligned],
-    "reference_confidence": lambda clips: [
-        row.get("reference_confidence") for row in clips.aligned
-    ],
+    "reference_confidence": lambda clips: [r.get("reference_confidence") for r in clips.aligned],
 }
 #: What the columns' values come from, but for measures and annotations. All that is known once an
 #: utterance is cut has a value for pending ones, too.
 VALUES: dict[str, _ColumnValues] = {
-    "id": _of_cut(lambda cut: cut.id),
-    "source_id": _of_cut(lambda cut: cut.source_id),
+    "id": _of_every(lambda u: u.cut.id),
+    "source_id": _of_every(lambda u: u.cut.source_id),
     "dataset": _of_recording(lambda recording: recording["dataset"]),
-    "split": _of_cut(lambda cut: "train"),  # until splits are assigned
+    "split": _of_every(lambda u: "train"),  # until splits are assigned
     "recording": _of_recording(lambda recording: recording["recording"]),
     "source_path": _of_recording(lambda recording: recording["source_path"]),
     "channel": _of_recording(channel_of),
-    "start": _of_cut(lambda cut: cut.start / cut.rate),
-    "end": _of_cut(lambda cut: cut.end / cut.rate),
-    "start_seconds": _of_cut(_container_time),
-    "speaker": _of_cut(lambda cut: cut.speaker),
-    "labels": _of_cut(lambda cut: cut.labels),
+    "start": _of_every(lambda u: u.cut.start / u.cut.rate),
+    "end": _of_every(lambda u: u.cut.end / u.cut.rate),
+    "start_seconds": _of_every(_container_time),
+    "speaker": _of_every(lambda u: u.cut.speaker),
+    "labels": _of_every(lambda u: u.cut.labels),
     SECOND_TEXT: lambda clips: [u and _second_text(clips.job, u) for u in clips.packaged],
-    SECOND_LANGUAGE: _of_cut(lambda cut: cut.second(SECOND_LANGUAGE)),
+    SECOND_LANGUAGE: _of_every(lambda u: u.cut.second(SECOND_LANGUAGE)),
     # A pending utterance has its length and rate before resampling, and the recipe of its PCM.
     "num_samples": _of_audio("num_samples", lambda cut: cut.end - cut.start),
     "sample_rate": _of_audio("rate", lambda cut: cut.rate),
@@ -295,15 +285,13 @@ VALUES: dict[str, _ColumnValues] = {
     "word_times": _of_published(lambda texts: texts.words),
     "text_source": _of_text(text_values.SOURCE),
     # A pending utterance has the language of a first transcript, if there is one.
-    "language": lambda clips: [
-        None if (row := u.heard.transcript) is None else row["language"] for u in clips.every
-    ],
-    "llm_text": lambda clips: [u and model_answers.became(u) for u in clips.packaged],
+    "language": _of_every(lambda u: u.heard.transcript and u.heard.transcript["language"]),
+    "llm_text": _of_packaged(model_answers.became),
     "audio_is": lambda clips: [
         pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
         for u, pcm in zip(clips.every, clips.audio, strict=True)
     ],
-    "muted": _unless_muted("muted", _nothing),
+    "muted": _of_muted("muted"),
     "sha256_enhanced": _unless_muted("sha256_enhanced", _of_beside("sha256")),
     "turns": lambda clips: [
         clip_turns.labelled(
@@ -325,8 +313,8 @@ VALUES: dict[str, _ColumnValues] = {
     "right_offset": _of_side(1, "offset"),
     "beside_blob": _of_beside("blob"),
     "beside_offset": _of_beside("offset"),
-    "stored_sha256": _unless_muted("stored_sha256", _nothing),
-    "beside_sha256": _unless_muted("beside_sha256", _nothing),
+    "stored_sha256": _of_muted("stored_sha256"),
+    "beside_sha256": _of_muted("beside_sha256"),
 }
 
 
@@ -345,45 +333,33 @@ def _heard(u: FinalUtterance) -> TranscriptRow:
     return u.heard.transcript
 
 
-def published_texts(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
-    """A function that gives an utterance's texts as they are published: masked, in
+def _published(job: Job, u: FinalUtterance, hides: bool) -> hidden.Texts:
+    """An utterance's texts as they are published: masked if the job `hides` anything, in
     `package.text_form`, with `package.text_marks`."""
-    hides, form = hidden.hides(job), job.package.text_form
-
-    def of(u: FinalUtterance) -> hidden.Texts:
-        clip = formed(u)
-        if not job.package.text_marks:
-            return clip
-        by_source = u.texts[text_values.SOURCE] == "reference"
+    heard, form, most = _heard(u), job.package.text_form, 0
+    unmasked, source = str(u.texts["text"]), str(u.texts[text_values.SOURCE])
+    language = heard["language"]
+    normalised = text_values.compared(job, u.heard, unmasked, source)
+    clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
+    if hides:
+        most = _most(job, u)
+        clip = hidden.texts(
+            job, clip, language, most, lambda piece: scoring.normalise(piece, language or "")
+        )
+    text = None
+    if form == "llm_text" and u.rewritten:
+        text = hidden.shown(job, u.rewritten["text"], language)
+    elif form == "normalised":
+        spots = hidden.searched(job, unmasked, language, most)
+        text = hidden.masked(
+            unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
+        )
+    text = text or clip.text
+    if job.package.text_marks:
+        by_source = source == "reference"
         words: Any = _reference_words(job, u).get("reference_words") if by_source else clip.words
-        text = text_marks.marked(job, u, clip.text or "", words or (), by_source)
-        return replace(clip, text=text)
-
-    def formed(u: FinalUtterance) -> hidden.Texts:
-        heard = _heard(u)
-        unmasked, source = str(u.texts["text"]), str(u.texts[text_values.SOURCE])
-        language = heard["language"]
-        normalised = text_values.compared(job, u.heard, unmasked, source)
-        clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
-        most = 0
-        if hides:
-            most = _most(job, u)
-            clip = hidden.texts(
-                job, clip, language, most, lambda piece: scoring.normalise(piece, language or "")
-            )
-        if form == "llm_text" and u.rewritten:
-            text = hidden.shown(job, u.rewritten["text"], language) or clip.text
-        elif form == "normalised":
-            spots = hidden.searched(job, unmasked, language, most)
-            bare = hidden.masked(
-                unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
-            )
-            text = bare or clip.text
-        else:
-            return clip
-        return replace(clip, text=text)
-
-    return of
+        text = text_marks.marked(job, u, text or "", words or (), by_source)
+    return replace(clip, text=text)
 
 
 def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
@@ -458,15 +434,17 @@ def _check_sides(job: Job) -> None:
 
 
 def annotation_fields(job: Job) -> list[pa.Field]:
-    """The columns of annotations."""
-    publish = job.package.publish
+    publish, fields = job.package.publish, []
     declared = {one.name: one.kind for one in annotated.of_job(job)}
     declared |= {name: SPOKEN[name] for name in _spoken(job)}
-    return [
-        pa.field(name, kind.type, metadata=_metadata(kind, name in publish))
-        for name, kind in declared.items()
-        if name in publish or not kind.large
-    ]
+    for name, kind in declared.items():
+        about = {"doc": f"{kind.doc} ({kind.name}: {kind.extent})", "unit": kind.unit}
+        about |= {"annotation": kind.name}
+        about |= {"rate": f"{kind.rate:g}"} if isinstance(kind, Array) else {}
+        about |= {"published": "yes"} if name in publish else {}
+        if name in publish or not kind.large:
+            fields.append(pa.field(name, kind.type, metadata=about))
+    return fields
 
 
 def marked(job: Job, field: pa.Field) -> pa.Field:
@@ -474,13 +452,6 @@ def marked(job: Job, field: pa.Field) -> pa.Field:
     if field.name not in SECOND and PRESENT.get(field.name) not in job.package.publish:
         return field
     return field.with_metadata({**(field.metadata or {}), b"published": b"yes"})
-
-
-def _metadata(kind: Annotation, published: bool) -> dict[str, str]:
-    described = {"doc": f"{kind.doc} ({kind.name}: {kind.extent})", "unit": kind.unit}
-    described |= {"annotation": kind.name}
-    described |= {"rate": f"{kind.rate:g}"} if isinstance(kind, Array) else {}
-    return {**described, **({"published": "yes"} if published else {})}
 
 
 def _spoken(job: Job) -> list[str]:
@@ -494,15 +465,11 @@ def _of_annotations(job: Job) -> dict[str, _ColumnValues]:
     values: dict[str, _ColumnValues] = {}
     for one in annotated.of_job(job):
         if one.kind.large and one.name in job.package.publish:
-            values[one.name] = _of_annotation(one)
+            values[one.name] = _of_packaged(partial(annotated.value_of, one))
         elif one.shelf == "text" and not one.kind.large:
             values[one.name] = _of_text(one.name)
     by_turns: dict[str, _ColumnValues] = {"turns": _turns, "speaker_embedding": _embeddings}
     return values | {name: by_turns[name] for name in _spoken(job)}
-
-
-def _of_annotation(declared: annotated.Declared) -> _ColumnValues:
-    return lambda clips: [annotated.value_of(declared, u) if u else None for u in clips.packaged]
 
 
 def _turns(clips: _Clips) -> list[object]:
@@ -534,7 +501,7 @@ def _embeddings(clips: _Clips) -> list[np.ndarray | None]:
                 spoken = clips.view.turned(recording)[1] or ()
                 voices_of[recording["recording"]] = {
                     turns.name_of((), row["number"] - 1, recording["path"]): row["vector"]
-                    for row in voices.of_turns(recording, spoken, u.cut.rate)
+                    for row in identities.voices_of_turns(recording, spoken, u.cut.rate)
                 }
             vector = voices_of[recording["recording"]].get(u.cut.voice)
         embeddings.append(

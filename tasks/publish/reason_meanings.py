@@ -3,16 +3,10 @@ what they measure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ..accounting.ledger import (
-    NOT_PUBLISHED,
-    NOT_PUBLISHED_MEANS,
-    PENDING,
-    PENDING_MEANS,
-)
-from ..accounting.summary import REMOVED, REMOVED_MEANS
+from ..accounting import ledger, summary
 from ..base import schema
 from ..base.errors import CODES
 from ..corpus import limits
@@ -29,7 +23,9 @@ def meanings(job: Job, names: Iterable[str]) -> dict[str, str]:
     for stage, rules in limits.rules_by_stage(job).items():
         for rule in rules:
             for reason, limit in _limits(rule):
-                words = f"{rule.column} {limit}{_doc(measures, rule.column)}"
+                unit, meaning = measures.get(rule.column, ("", ""))
+                unit = "" if unit in ("", "1") else f"{unit}, "
+                words = f"{rule.column} {limit}{f' ({unit}{meaning})' if meaning else ''}"
                 by_rule.setdefault(f"{stage}.{reason}", {})[words] = None
     meanings = dict[str, str]()
     for name in names:
@@ -59,21 +55,15 @@ def _limits(rule: Rule) -> Iterator[tuple[str, str]]:
             yield reason, f"{word} {limit:g}"
 
 
-def _doc(measures: Mapping[str, tuple[str, str]], name: str) -> str:
-    unit, meaning = measures.get(name, ("", ""))
-    unit = "" if unit in ("", "1") else f"{unit}, "
-    return f" ({unit}{meaning})" if meaning else ""
-
-
 # What the stable reasons of the ledger mean, apart from those of rules, which follow from their
 # limits (`tasks/publish/reason_meanings.py`).
 
 
 MEANINGS: Final = {
     **CODES,
-    PENDING: PENDING_MEANS,
-    NOT_PUBLISHED: NOT_PUBLISHED_MEANS,
-    REMOVED: REMOVED_MEANS,
+    ledger.PENDING: ledger.PENDING_MEANS,
+    ledger.NOT_PUBLISHED: ledger.NOT_PUBLISHED_MEANS,
+    summary.REMOVED: summary.REMOVED_MEANS,
     # Of listing.
     "track_not_read": "an audio track that the source's setting `track` does not choose",
     "subtitles_not_read": "subtitles inside a film that has no text beside it",

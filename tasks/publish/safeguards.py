@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ..accounting import broken, summary
 from ..accounting.broken import Broken, BrokenCount, Unreachable
 from ..base.counting import counted
 from ..base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
+from ..base.json_types import Arrived
 from ..recording import unreachable
 from ..recording.names import REST
 from ..settings.job import Job
@@ -24,7 +24,7 @@ from ..settings.package import REST as REST_SPLIT
 from ..shard_store import clip_choice, manifest
 from ..storage import versions
 from .choosing.selection import Parted
-from .writing.ledger import Counted, LedgerFacts
+from .output_shards.ledger import Counted, LedgerFacts
 
 FEW = 2  # fewer failed new recordings never refuse a version
 MANY = 5  # unreadable recordings from which the source itself counts as unreadable
@@ -36,12 +36,22 @@ def check(
     """Raises RunError if more recordings were removed or failed than the settings allow, or if
     splits take too much away, and NothingLeft if no clip is packaged. `ledger`: of the next
     version; `packaged`: number of clips; `newest`: the newest version, if there is one."""
-    if newest is not None:
-        _check_removed(job, ledger, newest)
+    if newest is not None and (gone := {*ledger.gone}):
+        reasons = ledger.every.totals.sums["reason"].to_pylist()
+        unlisted = any(code in reasons for code in UNLISTED)
+        unreadable = unreadable_in(manifest.listings(job.out)) if unlisted else set[str]()
+        if refusal_of_removals(job, gone, unreadable, newest):
+            gone -= _moved(manifest.listings(job.out), gone)
+            if sentence := refusal_of_removals(job, gone, unreadable, newest):
+                raise RunError(sentence)
     check_readable(job, _unreachable(ledger.every))
-    check_failed(job, _failed(job, ledger.every))
-    if newest is not None:
-        _check_new(job, ledger.new)
+    exempted = exempt(job)
+    strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
+    counts, lost = _failed(ledger.every, strict)
+    check_failed(job, BrokenCount(counts["recordings"], counts["failed"], lost))
+    if newest is not None:  # in a large corpus, they would go unnoticed among the others
+        counts, lost = _failed(ledger.new, strict)
+        check_new(job, counts["recordings"], counts["failed"], lost)
     if sentence := refusal_of_splits(job, parted, newest):
         raise RunError(sentence)
     if not packaged:
@@ -68,36 +78,20 @@ def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:
             f"{sentence}; repair the recordings or their lists, or change the settings of their "
             "sources (`uttermill ledger OUT --items` says what is wrong with each)"
         )
-    return f"{sentence}; {_remedy(job, reasons)}"
-
-
-def _remedy(job: Job, reasons: Collection[str]) -> str:
     needs_text = any(verdict.use == "empty_text" for verdict in job.transcribe.verdicts)
     textless = needs_text and job.transcribe.backend.use == "none"
     if textless and (not reasons or "transcribe.empty_text" in reasons):
         return (
+            f"{sentence}; "
             "without a recogniser (transcribe.backend) only a source's own texts pass empty_text: "
             "name these (`uttermill plan` says what each source was taken for), choose a "
             "recogniser, or set transcribe.verdicts: [] to package clips without text"
         )
     return (
+        f"{sentence}; "
         "loosen what dropped them: filter.filters, transcribe.verdicts, package.only or "
         "package.without (`uttermill ledger OUT --items` says which, clip by clip)"
     )
-
-
-def _check_removed(job: Job, ledger: LedgerFacts, newest: Path) -> None:
-    gone = {*ledger.gone}
-    if not gone:
-        return
-    reasons = ledger.every.totals.sums["reason"].to_pylist()
-    listings = partial(manifest.listings, job.out)
-    unlisted = any(code in reasons for code in UNLISTED)
-    unreadable = unreadable_in(listings()) if unlisted else set[str]()
-    if refusal_of_removals(job, gone, unreadable, newest):
-        gone -= _moved(listings(), gone)
-        if sentence := refusal_of_removals(job, gone, unreadable, newest):
-            raise RunError(sentence)
 
 
 def _moved(listings: Iterable[pa.Table], gone: set[str]) -> set[str]:
@@ -114,21 +108,14 @@ def _moved(listings: Iterable[pa.Table], gone: set[str]) -> set[str]:
 
 
 def exempt(job: Job) -> list[str]:
-    """Datasets in which any number of recordings may be broken."""
     return [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
 
 
-def _failed(job: Job, every: Counted) -> BrokenCount:
-    free = exempt(job)
-    strict = [counts for name, counts in every.totals.recordings.items() if name not in free]
-    count, failed = (sum(column) for column in zip((0, 0), *strict, strict=True))
-    named = (
-        recording
-        for dataset, some in every.broken.items()
-        for recording in some
-        if dataset not in free
-    )
-    return BrokenCount(count, failed, nsmallest(broken.FIRST, named))
+def _failed(some: Counted, datasets: Sequence[str]) -> tuple[Arrived, list[Broken]]:
+    """The counts of some recordings of these datasets, and the first ones that failed."""
+    first = (file for name in datasets for file in some.broken.get(name, ()))
+    counts = summary.arrived(summary.of_totals(some.totals.of_datasets(datasets)))
+    return counts, nsmallest(broken.FIRST, first)
 
 
 def _unreachable(every: Counted) -> dict[str, Unreachable]:
@@ -164,16 +151,6 @@ def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
                 "nothing is published, and the next run tries them again; to publish without them, "
                 f"raise the setting or set package.removed_ok: [{name}]"
             )
-
-
-def _check_new(job: Job, new: Counted) -> None:
-    """`check_new` for all datasets without `expect_broken`: in a large corpus, failures of new
-    recordings would go unnoticed among the others."""
-    exempted = exempt(job)
-    strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
-    counts = summary.arrived(summary.of_totals(new.totals.of_datasets(strict)))
-    lost = (file for name in strict for file in new.broken.get(name, ()))
-    check_new(job, counts["recordings"], counts["failed"], lost)
 
 
 def check_new(job: Job, count: int, failed: int, lost: Iterable[Broken]) -> None:
@@ -237,19 +214,15 @@ def refusal_of_splits(
         clips = f"{counted(parted.lost, 'clip')} of {newest.name} ({share:.1%} of its audio)"
         what += f"{', and ' if what else ''}{clips} would be dropped"
         what += ", because clips that have to stay together are in two splits"
-    return f"package.splits: {what}; {_ways_out(job, parted.joining, bool(emptied))}"
-
-
-def _ways_out(job: Job, joining: bool, emptied: bool) -> str:
-    """The choice that a person has after `refusal_of_splits`."""
     ways = []
-    if joining and job.package.split_conflicts == "drop":
+    if parted.joining and job.package.split_conflicts == "drop":
         ways.append("keep the split with more of their audio (package.split_conflicts=keep_larger)")
     if not job.package.resplit:
         ways.append("draw all splits again (package.resplit=true)")
     if emptied:
         ways.append("leave an empty split out of package.splits")
-    return f"{', '.join(ways)}, or allow it (package.max_removed_fraction=1)"
+    choice = f"{', '.join(ways)}, or allow it (package.max_removed_fraction=1)"
+    return f"package.splits: {what}; {choice}"
 
 
 # Refuses a version that lacks too many recordings of the newest one: usually, a disk or share is
@@ -294,7 +267,9 @@ def refusal_of_removals(
             )
     named = [dataset.name for dataset in plugins.datasets(job.sources)]
     if len(named) > 1:
-        lost_of, before_of = Counter(map(_dataset, missing)), _recordings_by_dataset(newest)
+        lost_of, before_of = Counter(map(_dataset, missing)), Counter[str]()
+        for names in summary.live_recordings(newest):  # each row group has whole recordings
+            before_of.update(map(_dataset, names.to_pylist()))
         for name in named:
             if too_many_removed(job, lost_of[name], before_of[name]):
                 lost = [recording for recording in missing if _dataset(recording) == name]
@@ -306,7 +281,6 @@ def refusal_of_removals(
 
 
 def too_many_removed(job: Job, gone: int, before: int) -> bool:
-    """Whether `gone` of `before` recordings exceeds `package.max_removed_fraction`."""
     return bool(before) and gone / before > job.package.max_removed_fraction
 
 
@@ -330,14 +304,6 @@ def unreadable_in(listings: Iterable[pa.Table]) -> set[str]:
         faulty = pc.and_(table["present"], pc.fill_null(fault, False))
         names.update(table["recording"].filter(faulty).to_pylist())
     return names
-
-
-def _recordings_by_dataset(version: Path) -> Counter[str]:
-    """The number of recordings of each dataset in a version."""
-    count = Counter[str]()
-    for names in summary.live_recordings(version):  # each row group has whole recordings
-        count.update(map(_dataset, names.to_pylist()))
-    return count
 
 
 def _dataset(recording: str) -> str:

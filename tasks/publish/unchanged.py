@@ -81,7 +81,6 @@ class UpToDate:
         return None if shard in self._ran else self._items.get(shard)
 
     def record(self, dones: Iterable[Done]) -> None:
-        """Record the results of a shard's stages."""
         for done in dones:
             self._items.setdefault(done.shard, {})[done.stage] = done.computed + done.reused
             if done.ran:
@@ -89,7 +88,7 @@ class UpToDate:
 
     def keys(self) -> Mapping[str, str]:
         """`fact_keys`; call it after `freeze`."""
-        return _fact_keys(self._facts + self._code, self._shards, self._index)
+        return _fact_keys(self._facts, self._shards, self._index)
 
     def freeze(self) -> None:
         """Record the state of OUT, and of the splits' lists and test sets that `package` will read.
@@ -151,12 +150,11 @@ class UpToDate:
 def fact_keys(job: Job, shards: Sequence[str], index: Index) -> dict[str, str]:
     """For each shard, a hash of everything that affects its facts. Of checkpoints, only names
     count, which contain hashes of the content, so that an OUT keeps its facts when it is moved."""
-    facts = _facts_recipe(job, whole_job.settings_of(job))
-    return _fact_keys(facts + _code(), shards, index)
+    return _fact_keys(_facts_recipe(job, whole_job.settings_of(job)), shards, index)
 
 
-def _fact_keys(what: str, shards: Sequence[str], index: Index) -> dict[str, str]:
-    guards = index.guards()
+def _fact_keys(facts: str, shards: Sequence[str], index: Index) -> dict[str, str]:
+    guards, what = index.guards(), facts + _code()
     return {
         shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
         for shard in shards
@@ -172,6 +170,7 @@ def _facts_recipe(job: Job, settings: JsonObject) -> str:
         corpus.compares_speakers(job),
         [*labels_kept(job), second_texts_kept(job)],
         recipe.across_recordings(job) is not None,
+        [job.filter.max_hours, job.filter.max_expansion],
     )
 
 

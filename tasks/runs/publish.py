@@ -12,11 +12,11 @@ from .. import storage
 from ..base.errors import CorruptManifest, MillError
 from ..base.logs import log
 from ..publish import package
+from ..publish.dataset.datacard import Gathered
 from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
 from ..publish.output_shards import plan
 from ..publish.unchanged import UpToDate, Version
-from ..publish.writing import shards as output_shards
 from ..settings.job import Done, Job
 from ..shard_store import manifest
 from ..stages.call import Call, Deadline, Limits, of_shards
@@ -37,8 +37,8 @@ def _of_tars(count: int) -> Deadline:
 
 
 COLLECT = Call("package", "facts", batch_outcomes.collect, _of_batch)
-LINK = Call("package", "link", output_shards.link, _of_tars(TARS_OF_LINK))
-WRITE = Call("package", "write", output_shards.write, _of_tars(2))  # and read back
+LINK = Call("package", "link", plan.link, _of_tars(TARS_OF_LINK))
+WRITE = Call("package", "write", plan.write, _of_tars(2))  # and read back
 
 
 def publish(
@@ -91,7 +91,7 @@ def publish(
                 publication.publisher(job.out).withdraw([old])
         laps.end("publish")
     # A group is numbered within its part of the plan.
-    groups = {(plan.part_and_index(n)[0], planned[n].group): planned[n].clips for n in numbers}
+    groups = {(plan.part_of(n), planned[n].group): planned[n].clips for n in numbers}
     computed = sum(groups.values())
     wall = time.monotonic() - began
     done = Done("package", "", computed, clips - computed, seconds, wall, new=gathered.new)
@@ -136,7 +136,7 @@ def gather(
     executor: Executor,
     scratch: Path,
     lost: Sequence[str] = (),
-) -> tuple[package.Gathered, list[int]]:
+) -> tuple[Gathered, list[int]]:
     """Everything of the next version but the output shards that must be written, staged; and their
     numbers. `lost`: files that the newest version lacks: if nothing is new, it is staged all the
     same."""
@@ -145,13 +145,11 @@ def gather(
     unlinkable = [*lost]
     while True:
         staging = versions.stage(job.out, versions.next_number(job.out))
-        gathered: package.Gathered = executor.call(
-            gathering, job, batches, scratch, staging, unlinkable
-        )
+        gathered: Gathered = executor.call(gathering, job, batches, scratch, staging, unlinkable)
         if not gathered.new and not lost:
             return gathered, []
         parts = [(job, staging, part) for part in plan.parts(staging)]
-        linked: list[output_shards.Linked] = executor.map(LINK, parts)
+        linked: list[plan.Linked] = executor.map(LINK, parts)
         numbers = [number for part in linked for number in part.written]
         more = [name for part in linked for name in part.lost]
         if not more:

@@ -77,3 +77,9 @@ def hashes(names: Iterable[str], head: str = "") -> UInt64s:
         state.update(name.encode())
         digests += state.digest()[:16]
     return np.frombuffer(bytes(digests), ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def draws(head: str, names: Iterable[str]) -> UInt64s:
+    """Pseudo-random numbers that depend only on a seed (`head`) and a name: the first eight bytes
+    of the sha256 of `<head>:<name>`; uint64 [names]."""
+    return np.ascontiguousarray(hashes(names, f"{head}:")[:, 0])

@@ -41,7 +41,7 @@ from tests.helpers.sounding import by_ffmpeg
 from uttermill.tasks import audio
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.arrays import RATE
-from uttermill.tasks.corpus import identities, voices
+from uttermill.tasks.corpus import identities
 from uttermill.tasks.diarizers import Turn, segments
 from uttermill.tasks.filters import speaker_purity
 from uttermill.tasks.recording import Locator
@@ -197,9 +197,9 @@ def across(corpus: Path, ways: tuple[tuple[str, str, int] | None, ...]) -> dict[
                 name = f"{speaker}/{number}"
                 told: Any = {"recording": name, "content": name, "format": None, "channels": None}
                 heard = through(clip, ways[number % len(ways)])
-                rows += voices.of_turns(told, diarized(heard)[0], RATE)
+                rows += identities.voices_of_turns(told, diarized(heard)[0], RATE)
                 names.append(name)
-    table = pa.Table.from_pylist(rows, schema=voices.VOICES)
+    table = pa.Table.from_pylist(rows, schema=identities.VOICES)
     least = segments.Settings().threshold
     found = pa.concat_tables(identities.link(lambda: [table], list, least, "", refit=False))
     shares: dict[tuple[str, str], float] = {}

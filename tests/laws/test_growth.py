@@ -219,7 +219,6 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
     from uttermill.tasks.publish.output_shards import plan
     from uttermill.tasks.publish.unchanged import UpToDate
-    from uttermill.tasks.publish.writing import shards
     from uttermill.tasks.runs import publish
     from uttermill.tasks.shard_store.index import Index
 
@@ -241,10 +240,10 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     number, shard = next((n, each) for n, each in planned.items() if each.unchanged)
     old = Path(shard.unchanged[0].path)
     assert fresh == [n for n, each in planned.items() if not each.unchanged]
-    assert shards.link(job, staging, 0).written == fresh
+    assert plan.link(job, staging, 0).written == fresh
     assert (staging / shard.path).stat().st_ino == old.stat().st_ino
     before = old.read_bytes()
-    shards.write(job, staging, number)
+    plan.write(job, staging, number)
     assert old.read_bytes() == before
     assert (staging / shard.path).stat().st_ino != old.stat().st_ino
     assert verify(one) == []

@@ -53,7 +53,7 @@ class Looks:
             self.shards.add(shard)
             return run(name, job, shard, *given)
 
-        def gathering(*given: Any) -> package.Gathered:
+        def gathering(*given: Any) -> Any:
             self.gathered += 1
             return gather(*given)
 

@@ -15,9 +15,9 @@ from tests.helpers import fuzz
 from tests.helpers.published import laid_out
 from uttermill.flows.cli.show import runs
 from uttermill.tasks.accounting.summary import seconds_of
-from uttermill.tasks.publish import seeded_hash
 from uttermill.tasks.publish.output_shards import layout
 from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.storage import sorted_keys
 
 LENGTHS = st.lists(st.integers(1, 3000), min_size=1, max_size=40)
 
@@ -77,7 +77,7 @@ def test_a_split_that_became_uneven_does_not_move_the_others() -> None:
 @fuzz.cases(40)
 @given(LENGTHS, st.integers(1, 12))
 def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
-    keys = seeded_hash.draws("0", map(str, range(len(lengths))))
+    keys = sorted_keys.draws("0", map(str, range(len(lengths))))
     groups = layout.distribute(np.array(lengths, np.float64), keys, tars)
     assert len(groups) == tars
     assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
@@ -88,7 +88,7 @@ def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
 def test_many_clips_are_even_within_two_percent() -> None:
     chance = np.random.default_rng(0)
     seconds = chance.gamma(3.0, 3.0, 20_000)
-    groups = layout.distribute(seconds, seeded_hash.draws("0", map(str, range(20_000))), 64)
+    groups = layout.distribute(seconds, sorted_keys.draws("0", map(str, range(20_000))), 64)
     loads = np.array([seconds[group].sum() for group in groups])
     assert np.ptp(loads) / loads.mean() < 0.002
 
@@ -98,7 +98,7 @@ def test_speakers_and_datasets_are_spread_over_tars_and_within() -> None:
     count, speakers, tars = 12_000, 20, 16
     speaker = np.arange(count) * speakers // count
     dataset = speaker // 10
-    keys = seeded_hash.draws("0", (f"s{s}-{n:05d}" for n, s in enumerate(speaker)))
+    keys = sorted_keys.draws("0", (f"s{s}-{n:05d}" for n, s in enumerate(speaker)))
     seconds = np.random.default_rng(0).gamma(3.0, 3.0, count) * (1 + dataset)
     groups = layout.distribute(seconds, keys, tars)
     shares = np.array([np.bincount(speaker[group], minlength=speakers) for group in groups])
@@ -116,8 +116,8 @@ def test_draws_are_sha256_and_depend_on_nothing_else() -> None:
     import hashlib
 
     first = hashlib.sha256(b"0:a").digest()[:8]
-    assert seeded_hash.draws("0", ["a"]).tolist() == [int.from_bytes(first, "big")]
-    assert seeded_hash.draws("0", []).tolist() == []
+    assert sorted_keys.draws("0", ["a"]).tolist() == [int.from_bytes(first, "big")]
+    assert sorted_keys.draws("0", []).tolist() == []
 
 
 @fuzz.cases(40)

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.helpers import corpus
-from uttermill.tasks.publish.dataset import card_header, card_readme, composition
+from uttermill.tasks.publish.dataset import card_readme, composition, croissant
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import out_layout, versions
 
@@ -144,7 +144,7 @@ def test_configs_where_the_hub_can_load_it(version: Path) -> None:
     said = facts(version)
     said["formats"] = {"wenet": 1, "hf_parquet": 1}
     said["splits"] = {"dev": said["splits"]["train"], "train": said["splits"]["train"]}
-    found = card_header.of_version(said, "x")["configs"]
+    found = croissant.hub_header(said, "x")["configs"]
     assert found == [{
         "config_name": "default",
         "data_files": [{"split": "dev", "path": "hf_parquet/dev/*.parquet"},
@@ -169,12 +169,12 @@ def test_configs_where_the_hub_can_load_it(version: Path) -> None:
     ],
 )  # fmt: skip
 def test_licences(given: list[str | None], header: dict[str, Any]) -> None:
-    assert card_header.licences(given) == header
+    assert croissant.licences(given) == header
 
 
 def test_languages_are_codes() -> None:
     heard = ["en", "zh", "en-US", "jw", "yue", None, "", "English", "zh_CN", "DE"]
-    assert card_header.languages(heard) == ["de", "en", "jv", "yue", "zh"]
+    assert croissant.languages(heard) == ["de", "en", "jv", "yue", "zh"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_languages_are_codes() -> None:
                         (10**12, "n>1T")],
 )  # fmt: skip
 def test_sizes(count: int, name: str) -> None:
-    assert card_header.size(count) == name
+    assert croissant.size(count) == name
 
 
 def test_licences_by_label() -> None:

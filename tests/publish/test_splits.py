@@ -25,13 +25,7 @@ from uttermill.tasks.base.schema import SPLITS
 from uttermill.tasks.corpus import rejections
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish import foreseen, leaks
-from uttermill.tasks.publish.choosing import (
-    selection,
-    split_allocation,
-    split_input,
-    splits,
-    weights,
-)
+from uttermill.tasks.publish.choosing import components, selection, split_input, splits
 from uttermill.tasks.publish.choosing.components import SplitTable
 from uttermill.tasks.publish.upkeep.verify import split_faults, verify
 from uttermill.tasks.settings import PackageSettings
@@ -297,7 +291,7 @@ def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, ran
 def test_hours_are_within_one_group(lengths: list[int], dev: float, test: float) -> None:
     sizes = np.array(lengths, np.int64)
     lacking = np.rint(sizes.sum() * np.array([dev, test, 0])).astype(np.int64)
-    found = split_allocation.allocate(sizes, lacking, np.zeros(3, np.int64), 2)
+    found = components.allocate(sizes, lacking, np.zeros(3, np.int64), 2)
     got = np.bincount(found, sizes, 3)
     assert got[2] > 0
     for side in (0, 1):
@@ -424,7 +418,7 @@ def test_a_weight_keeps_its_share_and_raising_it_only_adds() -> None:
     rows = table(singles(4000))
     kept = {}
     for weight in (0.2, 0.5, 1.0):
-        draw, limit = weights.draws(asked(weights={"c": weight, "other": 0.1}), rows)
+        draw, limit = split_input.weight_draws(asked(weights={"c": weight, "other": 0.1}), rows)
         out = draw >= limit
         kept[weight] = set(rows["id"].filter(pa.array(~out)).to_pylist())
     assert kept[0.2] < kept[0.5] < kept[1.0]

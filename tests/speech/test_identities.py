@@ -19,15 +19,14 @@ from tests.helpers import corpus
 from tests.plugins import voiced
 from uttermill.tasks.base.schema import SPEAKERS
 from uttermill.tasks.corpus import identities
-from uttermill.tasks.corpus.voices import VOICES
+from uttermill.tasks.corpus.identities import VOICES
 from uttermill.tasks.insight.estimating import planning, what_if
-from uttermill.tasks.publish import seeded_hash
-from uttermill.tasks.publish.choosing import split_allocation, weights
+from uttermill.tasks.publish.choosing import components, selection
 from uttermill.tasks.publish.choosing.components import speakers_in
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.speech import linkage as linking
-from uttermill.tasks.storage import queries, tables
+from uttermill.tasks.storage import queries, sorted_keys, tables
 
 NOTHING = SPEAKERS.empty_table()
 
@@ -252,10 +251,10 @@ def clips(count: int, speakers: Sequence[str | None]) -> pa.Table:
 def over(rows: pa.Table, most: float, there: NDArray[np.bool_] | None = None) -> set[str]:
     none = np.zeros(rows.num_rows, bool)
     speaker = speakers_in(rows).combine_chunks().dictionary_encode().indices.fill_null(-1)
-    turns = seeded_hash.draws("0:speaker_hours", rows["id"].to_pylist())
-    length = split_allocation.microseconds(rows)
+    turns = sorted_keys.draws("0:speaker_hours", rows["id"].to_pylist())
+    length = components.microseconds(rows)
     known = none if there is None else there
-    out, hours = weights.over_hours(speaker.to_numpy(), turns, length, known, most)
+    out, hours = selection.over_hours(speaker.to_numpy(), turns, length, known, most)
     assert (hours[out] > most).all()
     return set(rows["id"].filter(pa.array(out)).to_pylist())
 

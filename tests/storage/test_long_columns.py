@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pytest
 
 from uttermill.tasks.corpus import identities
-from uttermill.tasks.corpus.voices import VOICES
+from uttermill.tasks.corpus.identities import VOICES
 from uttermill.tasks.formats import emilia, kaldi
 from uttermill.tasks.insight.report.ledger_facts import Ledger
-from uttermill.tasks.publish.choosing import corpus_clips
+from uttermill.tasks.publish.choosing import next_version
 from uttermill.tasks.storage import long_columns
 
 ROWS, LONG, CHUNKS = 64, 1 << 20, 34  # 2.1 GiB in all
@@ -115,7 +115,7 @@ def test_rows_of_all_groups(length: int, monkeypatch: pytest.MonkeyPatch) -> Non
             return pa.table({"recording": texts(length), "start": np.arange(ROWS)})
 
     numbers = np.random.default_rng(0).permutation(CHUNKS * ROWS).astype(np.int32)
-    found = corpus_clips.rows_of([Group()] * CHUNKS, numbers, ["recording", "start"])  # type: ignore[list-item]
+    found = next_version.rows_of([Group()] * CHUNKS, numbers, ["recording", "start"])  # type: ignore[list-item]
     row = (numbers % ROWS).tolist()
     assert found["start"].to_pylist() == row
     assert pc.utf8_slice_codeunits(found["recording"], 0, 4).to_pylist() == [

@@ -14,7 +14,7 @@ from ...base.errors import ItemError
 from ...base.json_types import JsonObject
 from ...base.schema import RecordingRow
 from ...plugins import Dataset
-from ...publish.dataset import speaker_warnings
+from ...publish import speakers
 from ...recording import Locator
 from ...stages.listing import file_parts
 from . import asked_apart
@@ -37,8 +37,8 @@ def bands(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> Iterat
     for table in listings:
         nameless_rows = table.filter(pc.and_(table["present"], pc.is_null(table["speaker"])))
         rates += nameless_rows["header_rate"].drop_null().to_pylist()
-    narrow = sum(rate < speaker_warnings.WIDE for rate in rates)
-    if warning := speaker_warnings.of_bands(narrow, len(rates) - narrow):
+    narrow = sum(rate < speakers.WIDE for rate in rates)
+    if warning := speakers.bands_warning(narrow, len(rates) - narrow):
         scope = "" if len(sample) == len(nameless) else f"Of {len(rates)} that were looked at, "
         yield scope + warning
 

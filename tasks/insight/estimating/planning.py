@@ -22,8 +22,7 @@ from ...accounting.ledger import PENDING
 from ...base.arrays import FixedBytes
 from ...base.errors import ItemError
 from ...base.schema import RecordingRow
-from ...publish import foreseen, safeguards
-from ...publish.dataset import speaker_warnings
+from ...publish import foreseen, safeguards, speakers
 from ...publish.unchanged import UpToDate
 from ...recording import Locator
 from ...settings.job import Job
@@ -173,7 +172,7 @@ def _stated(
     yield from file_parts.channel_sentences(job.out, datasets)
     if headers:
         yield from new_files.channels(listed.fresh, datasets)
-        if speaker_warnings.bands_matter(job):
+        if speakers.bands_matter(job):
             yield from new_files.bands(listed.fresh, manifest.listings(job.out))
     yield from copies.in_words([*copied.values()])
     yield from surveyed.unknown_speakers

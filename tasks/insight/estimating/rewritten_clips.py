@@ -16,8 +16,8 @@ from ... import plugins
 from ...accounting.ledger import PENDING
 from ...base.arrays import Bools, UInt64s
 from ...base.schema import UTTERANCES_FILE
-from ...publish import foreseen, package, previous_version, published_columns
-from ...publish.output_shards import format_shards
+from ...publish import foreseen, package, published_columns
+from ...publish.output_shards import format_shards, layout
 from ...publish.output_shards.format_shards import PreviousVersion
 from ...settings.job import Job
 from ...shard_store import decision_log, recipe
@@ -41,7 +41,7 @@ class Rewriting(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The clips of the next version, by the numbers of their rows (`corpus_clips`)."""
+    """The clips of the next version, by the numbers of their rows (`next_version`)."""
 
     waiting: Bools  # its text is still to be recognised
     decided: Bools  # nothing of it is still to be computed
@@ -60,8 +60,7 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     """The clips of the next version, and those of them that are written again. `redescribed`:
     recordings of which their sources say something else now. A clip counts as staying as it is
     while only its filters or further recognisers have work."""
-    chosen = version.choice.clips
-    clips, newest = chosen.clips, versions.newest(job.out)
+    clips, newest = version.choice.clips, versions.newest(job.out)
     columns, all_differ = _compared(job, newest)
     linked = recipe.across_recordings(job) is not None
     describing = [name for name in DESCRIBED if not (linked and name == "speaker")]
@@ -72,7 +71,7 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
         if newest is None:
             count = int(stays.sum())
             return Rewriting(0, count, count, float(clips.seconds[stays].sum()), *coming)
-        then = previous_version.load(newest, job.package.seed)
+        then = layout.load_published(newest, job.package.seed)
         places = sorted_keys.places_of(then.high, then.low, clips.high, clips.low)
         former = np.full(len(stays), -1)  # the row of each clip in the newest version
         former[places[places >= 0]] = np.flatnonzero(places >= 0)
@@ -82,7 +81,8 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     same = was & stays & (~clip_facts.decided | (clip_facts.content == content))
     differing = was & clip_facts.decided & clip_facts.stated & (clip_facts.described != described)
     written = np.zeros(len(stays), bool)
-    shards = package.laid_out(job, chosen, newest, versions.described(newest)) if len(stays) else ()
+    described_then = versions.described(newest)
+    shards = package.laid_out(job, version.choice, newest, described_then) if len(stays) else ()
     for shard in shards:
         whole = shard.before is not None and shard.whole and bool(same[shard.rows].all())
         written[shard.rows] = all_differ or not whole

@@ -23,9 +23,8 @@ from ...accounting.ledger import PENDING
 from ...base.json_types import JsonObject, Reason
 from ...base.schema import ClipTurnRow, RecordingRow
 from ...publish import foreseen, published_columns
-from ...publish.choosing import weights
-from ...publish.outcomes import ledger_rows
-from ...publish.outcomes.shard_batches import ShardBatch
+from ...publish.choosing import split_input
+from ...publish.outcomes.shard_batches import LIMITS, ShardBatch, unheard
 from ...publish.output_shards import format_shards, layout
 from ...publish.output_shards import plan as packaging_plan
 from ...settings.job import Job
@@ -190,9 +189,9 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
             items, seconds = seen.lost.get(reason, (0, 0.0))
             seen.lost[reason] = items + 1, seconds + span["seconds"]
     rows, outcomes = replace(batch, decided=None).table("rows.arrow"), batch.outcomes()
-    passed = pc.invert(ledger_rows.unheard(outcomes))
+    passed = pc.invert(unheard(outcomes))
     packaged = pc.equal(outcomes["outcome"], "packaged")
-    draw, weight = weights.draws(job.package, rows)
+    draw, weight = split_input.weight_draws(job.package, rows)
     stays = clip_choice.chosen(job.package, rows) & ~(draw >= weight)
     words = pc.fill_null(rows["words"], 0)
     scored = pc.and_(packaged, pc.greater(words, 0))
@@ -203,8 +202,9 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
     if own_channels.asked(job):
         turns, rates = (rows[name].to_pylist() for name in ("turns", "sample_rate"))
         pcm = pc.add(pcm, pa.array(map(_of_turns, turns, rates), pa.int64()))
+    seconds = batch.table(LIMITS, ("seconds",))["seconds"]
     amounts = {
-        "kept": pc.if_else(pc.and_(packaged, pa.array(stays)), batch.seconds(), 0.0),
+        "kept": pc.if_else(pc.and_(packaged, pa.array(stays)), seconds, 0.0),
         "pcm": pc.if_else(pc.and_(passed, pc.is_valid(rows["blob"])), pcm, 0),
         "scored": pc.cast(scored, pa.int64()),
         "words": pc.if_else(scored, words, 0),
@@ -289,7 +289,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     groups = layout.lay_out_clips(clips, job.package, 1)
     rows = rows.take(np.concatenate([group.rows for group in groups]))
     derived = format_shards.all_derived(job, rows.schema, rows.select)
-    published = packaging_plan.write(job, staging, groups, rows, derived)
+    published = packaging_plan.save(job, staging, groups, rows, derived)
     return {
         "shards": [*packaging_plan.numbered(staging)],
         "clips": rows.num_rows,

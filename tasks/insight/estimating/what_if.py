@@ -55,7 +55,7 @@ def of_shards(job: Job, splitting: bool = False) -> JsonObject:
             outcomes["seconds"].filter(pc.equal(outcomes["outcome"], name)).to_numpy()
             for name in ("packaged", PENDING)
         )
-        unmeasured = sum(batch.facts["unmeasured"] for batch in version.batches)
+        unmeasured = sum(batch.facts.unmeasured for batch in version.batches)
         later = math.fsum(waiting)
         counts: JsonObject = {
             "items": len(packaged) + len(waiting),

@@ -147,7 +147,7 @@ BEYOND_LIMITS = (
 
 def _left_out_by_weight(job: Job) -> str:
     """SQL predicate on dataset and id: rows that `package.weights` drops, by the same draw as
-    `choosing.weights` makes: the first 64 bits of a seeded SHA-256, as a fraction of 2**64."""
+    `split_input.weight_draws`: the first 64 bits of a seeded SHA-256, as a fraction of 2**64."""
     draw = f"('0x' || left(sha256('{job.package.seed}:weight:' || id), 16))::UBIGINT::DOUBLE"
     shares = (
         f"(dataset = {queries.literal(name)} AND {draw} / {float(2**64)!r} >= '{weight!r}'::DOUBLE)"

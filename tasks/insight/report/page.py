@@ -23,7 +23,7 @@ from ...base.json_types import JsonObject, Summary
 from ...base.schema import UTTERANCES_FILE
 from ...corpus import limits
 from ...publish import foreseen, reason_meanings
-from ...publish.dataset import dialogues
+from ...publish.dataset import composition
 from ...scoring import near_texts
 from ...settings.job import Job
 from ...shard_store import manifest
@@ -103,7 +103,7 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     }
     if version and context["dialogues"]:
         turns = tables.row_groups(version / UTTERANCES_FILE, ("turns",))
-        context["silent_backchannels"] = dialogues.silent_backchannels(turns)
+        context["silent_backchannels"] = composition.silent_backchannels(turns)
     for row in rows:  # placeholders with the length of a player without its data
         row["media"] = clips.Media(why="-" * PLAYER)
     bare = _render(context)

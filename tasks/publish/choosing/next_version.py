@@ -1,6 +1,7 @@
 """Chooses the clips of the next version: corpus-wide rejections, then hours per speaker and splits.
 
-Runs in one process with some tens of bytes a clip in memory; the rows stay on disk.
+Runs in one process with about 40 bytes a clip in memory; the rows stay on disk. A row's number
+counts the rows of all shard batches, batch by batch.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ... import corpus, storage
-from ...base.arrays import Bools
+from ...base.arrays import Bools, Float64s, Int16s, Int32s, Int64s, UInt64s
+from ...base.errors import RunError
 from ...base.json_types import HeldOutSet, JsonObject
 from ...base.logs import log
 from ...corpus import rejections
@@ -22,21 +26,33 @@ from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
-from ...storage import tables, versions
+from ...storage import long_columns, sorted_keys, tables, versions
 from .. import speakers
-from ..outcomes.shard_batches import LIMITS, VOICE, ShardBatch
+from ..outcomes.shard_batches import LIMITS, ShardBatch
 from ..speakers import Speakers
-from . import corpus_clips, selection, split_input, splits
-from .corpus_clips import Chosen
+from . import selection, split_input, splits
 from .selection import Parted
-from .split_by_list import ListDescriptions
+from .split_input import ListDescriptions
+
+
+class CorpusClips(NamedTuple):
+    """Clips that passed the rules of their own shards, sorted by the hash of their ids."""
+
+    high: UInt64s  # first half of the hash of the id
+    low: UInt64s  # second half
+    seconds: Float64s
+    row: Int32s  # number of the row
+    speaker: Int32s  # index of the name of a speaker across recordings; -1: the row's own name
+    split: Int16s  # index into the names of splits; -1: not packaged
+
+    def take(self, which: Any) -> CorpusClips:
+        return CorpusClips(*(column[which] for column in self))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The clips of the next version."""
-
-    clips: Chosen
+    clips: CorpusClips
+    names: list[str]  # of splits
     rejected: list[pa.Table | None]  # OUTCOMES of corpus-wide rejections, of each shard batch
     linked: Speakers | None  # None: the settings link no speakers across recordings
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
@@ -44,10 +60,20 @@ class Choice:
     test_sets: list[HeldOutSet]  # of package.exclude, for dataset.json
     parted: Parted | None  # what splits do to the newest version's clips; None: no splits
 
+    def named(self, rows: pa.Table, split: NDArray[Any], speaker: Int32s) -> pa.Table:
+        """The rows of clips with their splits and the names of speakers across recordings, as far
+        as they have these columns; `split`, `speaker`: as in CorpusClips."""
+        if "split" in rows.column_names:
+            sides = pa.array(self.names).take(pa.array(split))
+            rows = tables.replaced(rows, "split", sides)
+        if self.linked and "speaker" in rows.column_names:
+            rows = self.linked.numbered(rows, speaker)
+        return rows
+
 
 def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     """Choose among the utterances of decided batches. Saves the tables of splits and of speakers
-    across recordings in `scratch`."""
+    across recordings in `scratch`. Raises RunError if two clips have the same id."""
     newest = versions.newest(job.out)
 
     def voices() -> Iterator[pa.Table]:
@@ -56,14 +82,15 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     linked = speakers.link(job, voices, newest, scratch)
     published = selection.PublishedIds(job, newest)
     rejected, frozen, test_sets = _corpus_wide(job, batches, newest, published)
-    split = np.zeros(corpus_clips.first_rows(batches)[-1], np.int16)  # of all rows
+    split = np.zeros(first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
     names, lists, parted = [REST], ListDescriptions(), None
     if selection.selects(job):
         is_open = split >= 0
         with split_input.Candidates(job.package, job.scratch) as passed:
-            for table in _of_choice(job, batches):
-                passed.chosen_by.add(table)
+            # What `package.only` and `without` ask of all clips, also of those left out already.
+            for batch in batches if clip_choice.restricts(job.package) else ():
+                passed.chosen_by.add(batch.table(LIMITS, (*clip_choice.COLUMNS, "labels")))
             _add_open(job, passed, batches, is_open, linked, published)
             for sentence in passed.chosen_by.unmatched():
                 log.warning("%s", sentence)
@@ -82,17 +109,9 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
         selection.warn_of_lost_splits(newest)
     outcomes = _by_batch(batches, rejected)
     del rejected
-    clips = corpus_clips.load(batches, split, linked)
+    clips = _clips(job, batches, split, linked)
     clips = clips.take(clips.split >= 0)
-    chosen = Chosen(clips, names, linked.names if linked else [])
-    return Choice(chosen, outcomes, linked, frozen, lists, test_sets, parted)
-
-
-def _of_choice(job: Job, batches: Sequence[ShardBatch]) -> Iterator[pa.Table]:
-    """What `package.only` and `without` ask of all clips, also of those left out already."""
-    if clip_choice.restricts(job.package):
-        for batch in batches:
-            yield batch.table(LIMITS, (*clip_choice.COLUMNS, "labels"))
+    return Choice(clips, names, outcomes, linked, frozen, lists, test_sets, parted)
 
 
 def _add_open(
@@ -105,7 +124,6 @@ def _add_open(
 ) -> None:
     """Add to `clips` the rows where `is_open` (bool [rows]), with the names of their speakers."""
     asked = bool(job.package.splits) or job.package.max_hours_per_speaker is not None
-    spoken = pa.array(linked.names if linked else [], pa.string())
     begin = 0
     for batch in batches:
         some = is_open[begin : begin + batch.count]
@@ -114,14 +132,9 @@ def _add_open(
             continue
         rows = batch.table("rows.arrow", (*split_input.COLUMNS, "blob")).filter(pa.array(some))
         rows = rows.append_column("pending", pc.is_null(rows["blob"]))  # only in forecasts
-        clip_keys = batch.table("clips.arrow").filter(pa.array(some))
         if linked is not None:
-            names = speakers.names_of(linked.index_of(clip_keys[VOICE].to_numpy()), spoken)
-            rows = speakers.called(rows, names)
-        published = np.zeros(len(rows), bool)
-        if asked:
-            keys = np.stack([clip_keys["high"].to_numpy(), clip_keys["low"].to_numpy()], 1)
-            published = published_ids.among(keys)
+            rows = linked.called(rows)
+        published = published_ids.holding(rows["id"]) if asked else np.zeros(len(rows), bool)
         clips.add(rows, published, linked)
     clips.finish()
 
@@ -140,7 +153,7 @@ def _corpus_wide(
     rejected, frozen, test_sets = rejections.of_corpus(job, parts, published.holding, frozen)
     heard = rejected["at"].to_numpy()
     order, position = np.argsort(heard, kind="stable"), heard.copy()
-    rows, begin = corpus_clips.first_rows(batches), 0
+    rows, begin = first_rows(batches), 0
     for number, ids in enumerate(parts(["id"]) if len(order) else ()):
         low, high = np.searchsorted(heard, [begin, begin + len(ids)], sorter=order)
         some = order[low:high]
@@ -155,7 +168,7 @@ def _corpus_wide(
 
 def _by_batch(batches: Sequence[ShardBatch], rejected: pa.Table) -> list[pa.Table | None]:
     """The rejections (REJECTED) of each shard batch as OUTCOMES, or None if it has none."""
-    begins = corpus_clips.first_rows(batches)
+    begins = first_rows(batches)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
     place = rejected["at"].to_numpy()
     edges = np.searchsorted(place, begins).tolist()
@@ -167,3 +180,58 @@ def _by_batch(batches: Sequence[ShardBatch], rejected: pa.Table) -> list[pa.Tabl
         ids = batch.table("rows.arrow", ("id",))["id"].take(place[low:high] - begin)
         outcomes.append(rejections.outcomes_of(ids, rejected.slice(low, high - low)))
     return outcomes
+
+
+def first_rows(batches: Sequence[ShardBatch]) -> Int64s:
+    """The number of each batch's first row, and the number of all rows; int64 [batches + 1]."""
+    return np.cumsum([0, *(batch.count for batch in batches)])
+
+
+def _clips(
+    job: Job, batches: Sequence[ShardBatch], split: Int16s, linked: Speakers | None
+) -> CorpusClips:
+    """All clips of these batches; `split`: of each row."""
+    begins = first_rows(batches)
+    count = int(begins[-1])
+    clips = CorpusClips(
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint64),
+        np.empty(count, np.float64),
+        np.arange(count, dtype=np.int32),
+        np.full(count, -1, np.int32),
+        split.copy(),
+    )
+    columns = ("id", "dataset", "speaker", "num_samples", "sample_rate")
+    for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
+        rows, span = batch.table("rows.arrow", columns), slice(begin, end)
+        keys = sorted_keys.hashes(rows["id"].to_pylist(), f"{job.package.seed}:")
+        clips.high[span], clips.low[span] = keys.T
+        clips.seconds[span] = rows["num_samples"].to_numpy() / rows["sample_rate"].to_numpy()
+        if linked is not None:
+            clips.speaker[span] = linked.index_of(speakers.voices_of(rows))
+    order = np.argsort(clips.high, kind="stable")
+    for column in clips:
+        column[:] = column[order]  # one at a time, so that only one is held twice
+    close = np.flatnonzero(clips.high[1:] == clips.high[:-1])
+    same = close[clips.low[close] == clips.low[close + 1]]
+    if len(same):
+        [row] = rows_of(batches, clips.row[same[:1]], ("id", "recording")).to_pylist()
+        raise RunError(
+            f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
+            "different ids"
+        )
+    return clips
+
+
+def rows_of(batches: Sequence[ShardBatch], numbers: Int32s, columns: Sequence[str]) -> pa.Table:
+    """These columns of the rows with these numbers (at least one), in this order."""
+    order = np.argsort(numbers, kind="stable")
+    begins = first_rows(batches)
+    edges = np.searchsorted(numbers, begins, sorter=order)
+    pieces = []
+    for batch in np.flatnonzero(np.diff(edges)).tolist():
+        rows = numbers[order[edges[batch] : edges[batch + 1]]] - begins[batch]
+        pieces.append(batches[batch].table("rows.arrow", columns).select(columns).take(rows))
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return long_columns.take(pa.concat_tables(pieces), back)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ... import storage
-from ...base.arrays import Bools, Int32s, UInt64s
+from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
 from ...base.logs import log
 from ...corpus import held_out, rejections
 from ...recording import forgotten
@@ -24,17 +24,14 @@ from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
 from ...storage import sorted_keys, versions
-from .. import previous_version, seeded_hash
 from ..name_table import SPEAKER, Nodes
-from . import splits, weights
-from .components import KINDS, RECORDING, Sides, SplitTable
-from .split_by_list import ListDescriptions
-from .split_input import Candidates
+from ..output_shards import layout
+from . import splits
+from .components import HOUR, KINDS, RECORDING, Sides, SplitTable
+from .split_input import Candidates, ListDescriptions
 
 
 class Parted(NamedTuple):
-    """What splits do to the clips that passed all rules."""
-
     clips: dict[str, int]  # clips of each split
     lost: int  # published clips that are dropped, because they would join two splits
     lost_seconds: float
@@ -72,7 +69,7 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
     rejected = [clips.rejected]
     if package.max_hours_per_speaker is not None:
         most = package.max_hours_per_speaker
-        out, hours = weights.over_hours(
+        out, hours = over_hours(
             Nodes(clips.names, [SPEAKER], rows).of_row[0],
             clips.turn[rows],
             clips.length[rows],
@@ -145,19 +142,15 @@ class PublishedIds:
 
     @cached_property
     def _sorted(self) -> tuple[UInt64s, UInt64s]:
-        """The two halves of the hashes."""
         if self._newest is None:
             return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
-        published = previous_version.load(self._newest, self._seed)
+        published = layout.load_published(self._newest, self._seed)
         order = np.argsort(published.high)
         return published.high[order], published.low[order]
 
     def holding(self, ids: pa.ChunkedArray) -> Bools:
         """Which of these ids are in the newest version; bool [ids]."""
-        return self.among(seeded_hash.keys(str(self._seed), ids.to_pylist()))
-
-    def among(self, keys: UInt64s) -> Bools:
-        """Which of these hashes of ids are in the newest version; bool [keys]."""
+        keys = sorted_keys.hashes(ids.to_pylist(), f"{self._seed}:")
         return sorted_keys.places_of(keys[:, 0], keys[:, 1], *self._sorted) >= 0
 
 
@@ -173,3 +166,19 @@ def warn_of_lost_splits(newest: Path | None) -> None:
             " and ".join(others),
             REST,
         )
+
+
+def over_hours(
+    speaker: Int32s, turn: UInt64s, length: Int64s, published: Bools, most: float
+) -> tuple[Bools, Float64s]:
+    """Which clips exceed `most` hours of their speaker, and the speaker's hours up to the end of
+    each clip: published clips come first, then the others, in the order of their draws (`turn`),
+    so that a higher cap only adds clips. `speaker`: number of each clip's speaker, -1: none, not
+    capped; `length`: µs."""
+    order = np.lexsort((turn, ~published, speaker))
+    summed = np.cumsum(length[order])
+    first = sorted_keys.first_of_runs(speaker[order])
+    before = np.maximum.accumulate(np.where(first, summed - length[order], 0))
+    hours = np.empty(len(order))
+    hours[order] = (summed - before) / HOUR
+    return (speaker >= 0) & (hours > most), hours

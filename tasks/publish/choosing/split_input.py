@@ -6,22 +6,25 @@ from __future__ import annotations
 import hashlib
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...base.arrays import Bools, Int32s, Int64s, UInt64s
+from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
+from ...base.counting import counted
+from ...base.errors import RunError
+from ...base.json_types import ListDescription
 from ...corpus import rejections
 from ...settings import PackageSettings, package
+from ...settings.package import SplitList
 from ...shard_store import clip_choice
+from ...storage import long_columns, sorted_keys
 from ...storage.long_columns import joined
-from .. import seeded_hash
 from ..name_table import TALKING, Names
 from ..speakers import Speakers
-from . import split_allocation, weights
-from .components import KINDS, speakers_in
-from .split_by_list import MatchedList
+from .components import KINDS, Sides, agreed, microseconds, speakers_in
 
 #: Columns that choice, weights and splits read; `labels` only if a source keeps labels, `turns`
 #: only if clips hold several turns.
@@ -32,6 +35,39 @@ COLUMNS = (
 WORDS = "words"  # a kind of names: whole texts, in which near-equal ones are searched for
 #: The columns that give a row's nodes (`columns_of`).
 NODES = ("dataset", "recording", "channel", "speaker", "sha256", "normalised")
+
+
+ListDescriptions = dict[str, ListDescription]  # by split: `split_lists` of dataset.json
+
+
+class MatchedList:
+    def __init__(self, named: SplitList) -> None:
+        self.named = named
+        self._names = pa.array(named.names, pa.string())
+        self._hits = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        self.called: dict[int, str] = {}  # by number of a matching clip: its id and recording
+
+    def add(self, first: int, rows: pa.Table) -> None:
+        """Match the next clips, numbered from `first` on."""
+        columns = [rows[name] for name in ("id", "recording", "source_id", "speaker")]
+        columns.append(pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/"))
+        for column in columns:
+            name_index = pc.index_in(column, self._names)
+            hit = np.flatnonzero(name_index.is_valid().to_numpy())
+            if len(hit):
+                self._hits.append((first + hit, name_index.drop_null().to_numpy().astype(np.int64)))
+                clips = rows.select(["id", "recording"]).take(hit).to_pylist()
+                names = (f"{row['id']} ({row['recording']})" for row in clips)
+                self.called.update(zip((first + hit).tolist(), names, strict=True))
+
+    def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
+        """Which clips of `rows` (bool, by number) the list names, and the names that match none."""
+        clip, name = (np.concatenate(column) for column in zip(*self._hits, strict=True))
+        good = rows[clip]
+        hit = np.zeros(len(rows), bool)
+        hit[clip[good]] = True
+        met = pc.is_in(self._names, self._names.take(np.unique(name[good])))
+        return hit, self._names.filter(pc.invert(met)).to_pylist()
 
 
 class Candidates(ExitStack):
@@ -76,7 +112,7 @@ class Candidates(ExitStack):
             self._rejected.append(rejections.rejected(numbers[~good], clip_choice.REASON))
             rows, numbers, published = rows.filter(pa.array(good)), numbers[good], published[good]
         if self._settings.weights:
-            draw, weight = weights.draws(self._settings, rows)
+            draw, weight = weight_draws(self._settings, rows)
             out = draw >= weight
             rejected = rejections.rejected(numbers[out], "weight", draw[out], weight[out])
             self._rejected.append(rejected)
@@ -84,17 +120,16 @@ class Candidates(ExitStack):
         for matched_list in self.listed:
             matched_list.add(len(self), rows)
         self._numbers.append(numbers)
-        self._lengths.append(split_allocation.microseconds(rows))
+        self._lengths.append(microseconds(rows))
         self._published.append(published)
         if self._settings.max_hours_per_speaker is not None:
             head, ids = f"{self._settings.seed}:speaker_hours", rows["id"].to_pylist()
-            self._turns.append(seeded_hash.draws(head, ids))
+            self._turns.append(sorted_keys.draws(head, ids))
         words = words_of(rows) if self._texts else pa.nulls(len(rows), pa.string())
         named = {"id": rows["id"], **columns_of(rows, self._texts), WORDS: words}
         self.names.add(named, talking_in(rows, linked))
 
     def finish(self) -> None:
-        """Make the attributes, once all clips are added."""
         self.rejected = pa.concat_tables(self._rejected)
         self.number, self.length = joined(self._numbers), joined(self._lengths)
         self.turn, self.published = joined(self._turns), joined(self._published)
@@ -140,7 +175,88 @@ def _files_in(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def words_of(rows: pa.Table) -> pa.ChunkedArray | pa.Array:
-    """Each row's normalised text; null without the column."""
     if "normalised" not in rows.column_names:
         return pa.nulls(len(rows), pa.string())
     return rows["normalised"]
+
+
+def weight_draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
+    """(draw, weight) of each row (columns dataset, id), both from 0 to 1; float64 [rows]. A clip is
+    packaged if draw < weight; without a weight of its dataset, the draw is NaN and the weight 1.
+    A draw depends only on the seed and the clip's id, so a higher weight only adds clips."""
+    weight = np.ones(rows.num_rows)
+    dataset = long_columns.coded(rows["dataset"])
+    codes = dataset.indices.to_numpy(zero_copy_only=False)
+    for code, name in enumerate(dataset.dictionary.to_pylist()):
+        weight[codes == code] = settings.weights.get(name, 1.0)
+    some = np.flatnonzero(weight < 1)
+    draw = np.full(rows.num_rows, np.nan)
+    if len(some):
+        ids = rows["id"].take(some).to_pylist()
+        draw[some] = sorted_keys.draws(f"{settings.seed}:weight", ids) / 2**64  # from 0 to 1
+    return draw, weight
+
+
+# Lists of names: a component that one names goes into its split.
+
+
+class Matches(NamedTuple):
+    split: Sides  # of each row, index into the names of splits; -1: no list names it
+    described: ListDescriptions
+    notes: list[str]  # for people
+
+
+def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str]) -> Matches:
+    """The split that the lists give to each clip in `rows` (numbers below `count`), as an index
+    into `names`. Raises RunError if two lists name the same clip."""
+    split = np.full(len(rows), -1, np.int16)
+    described, notes = ListDescriptions(), list[str]()
+    among = np.zeros(count, bool)
+    among[rows] = True
+    for matched_list in listed:
+        hit_clips, unmatched = matched_list.hits(among)
+        hit = hit_clips[rows]
+        both = hit & (split >= 0)
+        named = matched_list.named
+        if both.any():
+            raise RunError(_two_lists(listed, int(rows[np.argmax(both)]), named.split))
+        split[hit] = names.index(named.split)
+        described[named.split] = {
+            "sha256": named.sha256,
+            "names": len(named.names),
+            "unmatched": len(unmatched),
+            "unmatched_first": unmatched[:20],
+        }
+        if unmatched:
+            notes.append(
+                f"package.splits.{named.split}.list: {len(unmatched)} of "
+                f"{counted(len(named.names), 'name')} match no packaged clip: "
+                f"{', '.join(unmatched[:5])}"
+            )
+    return Matches(split, described, notes)
+
+
+def extend(
+    listed: list[MatchedList],
+    rows: Int32s,
+    component: Int32s,
+    matched: Sides,
+    of_component: Sides,
+    names: list[str],
+) -> Sides:
+    """The split of each component: that of its rows that a list matched (`matched`), else
+    `of_component`. Raises RunError if two lists name clips of one component."""
+    by_list, torn = agreed(component, matched, len(of_component) - 1)
+    if torn.any():
+        row = int(np.argmax((component >= 0) & torn[component] & (matched >= 0)))
+        raise RunError(_two_lists(listed, int(rows[row]), names[matched[row]]))
+    return np.where(by_list >= 0, by_list, of_component)
+
+
+def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
+    named = next(filter(None, (matched_list.called.get(clip) for matched_list in listed)), "a clip")
+    return (
+        f"package.splits: the list of {split} names {named}, and another split's list names a clip "
+        "with the same recording, speaker or samples; such clips must be in one split: remove one "
+        "of the two names"
+    )

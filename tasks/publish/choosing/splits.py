@@ -2,28 +2,17 @@
 
 `{dev: 0.05, test: {hours: 2}, hard: {list: hard.txt}}`; all other clips are `train`.
 
-**Never separated** are clips of one recording, clips of one speaker (speakers' names belong to
-their dataset; in a clip with several turns, everybody who speaks counts), and clips with equal
-samples (equal sha256). Clips connected in this way form a component, and a component is in one
-split. Copies with other samples are removed by the filter `duplicate`, which keeps one of each.
-`package.disjoint` sets what is never separated; it may include texts, and does by default for read
-speech (`text_splits.py`).
-
-**Published clips keep their split.** A version holds `splits.parquet`: the split of every speaker,
-recording and PCM that was ever assigned, even while it is absent. New clips of a known speaker or
-recording follow it. A new clip that would join two splits (a new recording with speakers of both, a
-copy of a clip in another split) is dropped as `package.split_conflict`, together with all new clips
-connected to it; published clips only if their speakers have other names now, so that clips of two
-splits belong together. Then all of these are dropped, or with `split_conflicts: keep_larger` those
-outside the split that has most of their audio. Changed fractions move no published clip;
-`package.resplit` assigns everything anew, as does the first version with splits.
+What is never separated, and what becomes of published clips, is in `tasks/publish/README.md`: clips
+connected by what may not be in two splits form a component (`components.py`), and a component is in
+one split. Copies with other samples are removed by the filter `duplicate`. A version holds
+`splits.parquet`: the split of every speaker, recording and PCM that was ever assigned, even while
+it is absent. With a new clip that would join two splits, all new clips connected to it are dropped.
 
 **New components** are allocated in the order of a seeded hash of their names, each to the split
 that lacks the most hours and has room for the whole component. Then a split takes the smallest
-remaining component if that brings it nearer to its hours, or if it would otherwise be empty. So
-with enough new audio, a split's hours are within one component of its target. Train never gives
-away a component larger than what it keeps, and splits with targets in hours get at most half of all
-hours.
+remaining component if that brings it nearer to its hours, or if it would otherwise be empty. Train
+never gives away a component larger than what it keeps, and splits with targets in hours get at most
+half of all hours.
 
 The result does not depend on the order of the rows; time grows with n log n.
 """
@@ -50,21 +39,8 @@ from ...settings.package import REST
 from ...storage import tables
 from ...storage.versions import Proved
 from ..name_table import SPEAKER, Nodes
-from . import (
-    components,
-    split_allocation,
-    split_by_list,
-    text_splits,
-)
-from .components import (
-    KINDS,
-    PCM,
-    RECORDING,
-    TEXT,
-    Sides,
-    SplitTable,
-)
-from .split_allocation import BATCH, HOUR
+from . import components, split_input, text_splits
+from .components import BATCH, HOUR, KINDS, PCM, RECORDING, TEXT, Sides, SplitTable
 from .split_input import Candidates
 
 FILE = "splits.parquet"
@@ -84,14 +60,12 @@ class SplitAssignment(NamedTuple):
     repeating: Int64s  # indices of clips whose text belongs to another split
     repeats: pa.DictionaryArray  # for each of them, which split that is, as a text
     table: Callable[[], Iterator[pa.Table]]  # makes tables (SPLITS) of `splits.parquet`
-    lists: split_by_list.ListDescriptions
+    lists: split_input.ListDescriptions
     notes: list[str]  # for people, one sentence each
 
 
 @dataclass(slots=True)
 class _Parting:
-    """The clips by component, and the splits assigned so far."""
-
     component: Int32s  # of each clip; -1: none, because all of its nodes have a split
     splits: Sides  # of each component, -1: none yet; the last entry is for component -1
     most: Sides  # of each clip, the split of its nodes; -1: none
@@ -104,13 +78,10 @@ class _Parting:
         return has
 
     def of_clips(self) -> Sides:
-        """The split of each clip; -1: none."""
         return np.where(self.component >= 0, self.splits[self.component], self.most)
 
 
 class _Texts(NamedTuple):
-    """Texts that may not be in two splits."""
-
     of_clip: Int32s  # a number for the text of each clip; -1: none
     splits: Sides  # of each text; -1: none yet
 
@@ -140,9 +111,9 @@ def assign(
     larger = length if settings.split_conflicts == "keep_larger" else None
     parting = _parted(nodes, of_node, len(names), larger)
     kept = parting.kept
-    matches = split_by_list.match(clips.listed, rows, len(clips), names)
+    matches = split_input.match(clips.listed, rows, len(clips), names)
     by_list = _follow_lists(parting, clips, rows, matches, names)
-    texts = _Texts(np.zeros(0, np.int32), np.zeros(0, np.int16))
+    texts = _Texts(np.full(len(rows), -1, np.int32), np.zeros(0, np.int16))
     if text is not None:
         known_texts = _known_texts(text, of_node, parting)
         texts = _Texts(*text_splits.grouped(clips, rows, *known_texts))
@@ -152,28 +123,29 @@ def assign(
 
     train = names.index(REST)
     total = int(length[kept].sum())
-    targets = split_allocation.targets(settings, names, total)
+    targets = components.targets(settings, names, total)
     _allocate(settings.seed, nodes, parting, length, targets, train)
 
     split = parting.of_clips()
     split[~kept] = -1
-    repeating = np.zeros(0, np.int64)
     if text is not None:
         with_target = (n for n in np.flatnonzero(targets > 0).tolist() if n != train)
         shares = {n: float(targets[n]) / max(total, 1) for n in with_target}
         texts = _settled(texts, split, by_list, length, shares, train)
-        repeating = _repeating(texts, split)
-        split[repeating] = -1
         nodes.of_row[TEXT] = text
-    repeats = _repeats(texts, repeating, names)
+    side = np.append(texts.splits, NOWHERE)[texts.of_clip]
+    repeating = np.flatnonzero((split >= 0) & (side >= 0) & (split != side))
+    repeats = _worded(side[repeating], [f"its text is in {name}" for name in names])
+    split[repeating] = -1
     if by_list.any() and not (split == train).any():
         raise RunError(
             "package.splits: the lists name a clip of every component, so nothing is left for "
             "train, because clips that share what package.disjoint names stay together"
         )
     has = _summed(split, length, len(names))
-    notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
-    notes += _left_out(length[repeating])
+    notes = matches.notes + _notes(
+        settings, names, split, has, matches.split, targets, length[repeating]
+    )
     out = np.flatnonzero(~kept)
     joins = _joins(nodes, of_node, out, parting.joining[out], names)
     table = partial(_table, nodes, of_node, split, before, names)
@@ -248,26 +220,21 @@ def _follow_lists(
     parting: _Parting,
     clips: Candidates,
     rows: Int32s,
-    matches: split_by_list.Matches,
+    matches: split_input.Matches,
     names: list[str],
 ) -> Bools:
     """Give each component without a split that of a list that names one of its clips; returns the
     clips of these components."""
     free = parting.free()
     matched = np.where(free, matches.split, NOWHERE)
-    parting.splits = split_by_list.extend(
+    parting.splits = split_input.extend(
         clips.listed, rows, parting.component, matched, parting.splits, names
     )
     return free & ~parting.free()
 
 
 def _allocate(
-    seed: int,
-    nodes: Nodes,
-    parting: _Parting,
-    length: Int64s,
-    targets: Int64s,
-    train: int,
+    seed: int, nodes: Nodes, parting: _Parting, length: Int64s, targets: Int64s, train: int
 ) -> None:
     """Give each new component a split. `targets`: µs that each split should have."""
     free, count = parting.free(), len(parting.splits) - 1
@@ -278,10 +245,8 @@ def _allocate(
     new = np.unique(fresh[free])
     sizes = _summed(fresh, length, count)[new]
     del fresh
-    order = split_allocation.order(seed, nodes, parting.component, free)
-    parting.splits[new[order]] = split_allocation.allocate(
-        sizes[order], targets - hours, hours, train
-    )
+    order = components.order(seed, nodes, parting.component, free)
+    parting.splits[new[order]] = components.allocate(sizes[order], targets - hours, hours, train)
 
 
 def _known_texts(text: Int32s, of_node: Sides, parting: _Parting) -> _Texts:
@@ -310,19 +275,6 @@ def _settled(
     np.maximum.at(fixed, texts.of_clip[listed], split[listed])
     splits = text_splits.of_texts(texts.of_clip, split, length, fixed, shares, train)
     return texts._replace(splits=splits)
-
-
-def _repeating(texts: _Texts, split: Sides) -> Int64s:
-    """Indices of the clips whose text belongs to another split."""
-    side = np.append(texts.splits, NOWHERE)[texts.of_clip]
-    return np.flatnonzero((split >= 0) & (side >= 0) & (split != side))
-
-
-def _repeats(texts: _Texts, clips: Int64s, names: list[str]) -> pa.DictionaryArray:
-    """A text that names the split of each clip's text."""
-    words = [f"its text is in {name}" for name in names]
-    codes = texts.splits[texts.of_clip[clips]] if len(clips) else np.zeros(0, np.int16)
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
 
 
 def _sides(of_row: Int32s, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
@@ -381,14 +333,18 @@ def _joins(
     """A text that says which splits each of these clips would join."""
     direct = np.stack([_side(nodes.of_row, of_node, kind)[clips] for kind in range(len(KINDS))])
     kinds, kind_of_clip = np.unique(direct, axis=1, return_inverse=True)
-    words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
+    parts = [
+        [f"{kind} in {names[s]}" for kind, s in zip(KINDS, column, strict=True) if s >= 0]
+        for column in kinds.T
+    ]
+    words = [f"would join two splits: {', '.join(some)}" for some in parts]
+    words.append("joins clips of two splits")
     codes = np.where(joining, kind_of_clip.reshape(-1), len(words) - 1)
+    return _worded(codes, words)
+
+
+def _worded(codes: Sides | Int64s, words: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
-
-
-def _joined(direct: Sides, names: list[str]) -> str:
-    parts = [f"{kind} in {names[s]}" for kind, s in zip(KINDS, direct, strict=True) if s >= 0]
-    return f"would join two splits: {', '.join(parts)}"
 
 
 def _notes(
@@ -398,15 +354,14 @@ def _notes(
     has: Int64s,
     listed: Sides,
     targets: Int64s,
+    repeating: Int64s,
 ) -> list[str]:
     """Messages about splits that differ from the settings. `has`: µs of each split; `listed`: the
-    split of each clip by a list."""
+    split of each clip by a list; `repeating`: µs of the clips whose texts another split has."""
     notes: list[str] = []
     speakers = settings.disjoint is None or SPEAKER in settings.disjoint
     apart = "package.disjoint: [recording, audio] lets a speaker be in several splits, "
     remedy = apart if speakers else "name less there, or "
-    if not has.any():  # nothing is packaged yet: `plan` before the first run has finished
-        return notes
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
     for number in np.unique(listed[elsewhere]).tolist():
         count = int((elsewhere & (listed == number)).sum())
@@ -416,7 +371,8 @@ def _notes(
             "another split since an earlier version, and stay there; package.resplit assigns "
             "them anew"
         )
-    for number, name in enumerate(names):
+    # Nothing is packaged for a `plan` before the first run has finished.
+    for number, name in enumerate(names if has.any() else ()):
         share = settings.splits.get(name)
         if name == REST or share is None or (isinstance(share, Split) and share.list is not None):
             continue
@@ -426,15 +382,10 @@ def _notes(
                 " were asked for, because clips that share what package.disjoint names stay "
                 f"together and published clips in their split; {remedy}package.resplit redraws all"
             )
+    if len(repeating):
+        notes.append(
+            f"package.disjoint: {counted(len(repeating), 'clip')} ({repeating.sum() / HOUR:.4f} h) "
+            f"{'is' if len(repeating) == 1 else 'are'} left out, because another split has their "
+            "texts; without text in package.disjoint, none is"
+        )
     return notes
-
-
-def _left_out(lengths: Int64s) -> list[str]:
-    """A message about the clips dropped because another split has their text. `lengths`: in µs."""
-    if not len(lengths):
-        return []
-    return [
-        f"package.disjoint: {counted(len(lengths), 'clip')} ({lengths.sum() / HOUR:.4f} h) "
-        f"{'is' if len(lengths) == 1 else 'are'} left out, because another split has their texts; "
-        "without text in package.disjoint, none is"
-    ]

@@ -74,22 +74,17 @@ def united(
     alone = np.where(whole[group[:count]], group[:count], groups + np.arange(count))
     names, unit = np.unique(alone, return_inverse=True)
     split = np.full(len(names) + 1, -1, np.int16)
-    votes = _most_time(component[has], text_split[text[has]], length[has], count)
+    votes = np.full(count, -1, np.int16)  # where each component has most of its texts' time
+    voting = has & (np.append(text_split, -1)[text] >= 0)
+    if voting.any():
+        splits = int(text_split.max()) + 1
+        code = component[voting].astype(np.int64) * splits + text_split[text[voting]]
+        time = np.bincount(code, length[voting], count * splits).reshape(count, splits)
+        votes = np.where(time.any(axis=1), time.argmax(axis=1), -1).astype(np.int16)
     side_of_component = np.where(of_component[:count] >= 0, of_component[:count], votes)
     split[unit] = np.where(whole[group[:count]], side_of_group[group[:count]], side_of_component)
     unit_of_clip = np.append(unit, -1).astype(np.int32)[component]
     return unit_of_clip, split
-
-
-def _most_time(component: Int32s, split: Sides, length: Int64s, count: int) -> Sides:
-    """The split in which each component has most of its texts' time; -1: none."""
-    has_split = split >= 0
-    if not has_split.any():
-        return np.full(count, -1, np.int16)
-    splits = int(split.max()) + 1
-    code = component[has_split].astype(np.int64) * splits + split[has_split]
-    time = np.bincount(code, length[has_split], count * splits).reshape(count, splits)
-    return np.where(time.any(axis=1), time.argmax(axis=1), -1).astype(np.int16)
 
 
 def of_texts(
@@ -134,16 +129,11 @@ def _keep_share(
         kept += time[text, split]
 
 
-# Near-equal texts count as one text, so that they come into one split (`tasks.scoring.near_texts`).
-#
-# Published texts that are near-equal may be in two splits; each text of such a group then counts by
-# itself.
-
-
 def grouped(clips: Candidates, rows: Int32s, text: Int32s, split: Sides) -> tuple[Int32s, Sides]:
     """The number of each clip's group of near-equal texts (-1: no text), and the split of each
-    group (-1: none yet). `rows`: numbers of the clips; `text`: number of each clip's text, -1:
-    none; `split`: of each text."""
+    group (-1: none yet). Published texts that are near-equal may be in two splits; each text of
+    such a group counts by itself. `rows`: numbers of the clips; `text`: number of each clip's
+    text, -1: none; `split`: of each text."""
     number = near_texts.groups([clips.names.named(WORDS, rows)], clips.memory, clips.scratch)
     group: Int32s = np.full(len(split), -1, np.int32)  # of each text
     group[text[text >= 0]] = number[text >= 0]

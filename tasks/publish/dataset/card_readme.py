@@ -15,33 +15,24 @@ import pyarrow as pa
 import yaml
 
 from ... import plugins
-from ...base import masking
+from ...base import json_types, masking
 from ...base.control_characters import escaped
 from ...base.counting import counted
-from ...base.json_types import (
-    DatasetJson,
-    Dialogues,
-    Durations,
-    LabelHours,
-    PackagedHours,
-    Reviews,
-    SpeakerHours,
-    SplitFacts,
-)
 from ...base.schema import about
 from ...settings import Plugin
-from . import card_header, speaker_warnings
+from .. import speakers as speaking
+from . import croissant
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
-LENGTHS = ("shortest, s", "mean, s", "median, s", "longest, s")  # of `_lengths`
+LENGTHS = {"min": "shortest, s", "mean": "mean, s", "median": "median, s", "max": "longest, s"}
 SHOWN = ("filter", "enhance", "resample", "transcribe", "package")
 
 
-def text(facts: DatasetJson, columns: pa.Schema, tars: Mapping[str, int]) -> str:
+def text(facts: json_types.DatasetJson, columns: pa.Schema, tars: Mapping[str, int]) -> str:
     """The whole file. `columns`: the schema of `utterances.parquet`; `tars`: number of output
     shards, by split."""
     name = f"{', '.join(facts['licences'])}, version {facts['version']}"
-    header = _yaml(card_header.of_version(facts, name))
+    header = _yaml(croissant.hub_header(facts, name))
     parts = [
         f"---\n{header}---",
         f"# {cell(name)}",
@@ -52,7 +43,11 @@ def text(facts: DatasetJson, columns: pa.Schema, tars: Mapping[str, int]) -> str
         *_licences(facts),
         *_citation(facts),
         *_reading(facts, tars),
-        *_columns(columns),
+        "## Columns of `utterances.parquet`",
+        table(
+            ("column", "type", "unit", "meaning"),
+            ((field.name, str(field.type), *about(field)) for field in columns),
+        ),
     ]
     return masking.text("\n\n".join(parts) + "\n")
 
@@ -62,7 +57,7 @@ def _yaml(value: object, **options: Any) -> str:
     return text
 
 
-def _about(facts: DatasetJson) -> Iterator[str]:
+def _about(facts: json_types.DatasetJson) -> Iterator[str]:
     hours = facts["seconds"]["packaged"] / 3600
     spoken = facts["speakers"]["count"]
     speakers = f" of {counted(spoken, 'named speaker')}" if spoken else ""
@@ -77,7 +72,7 @@ def _about(facts: DatasetJson) -> Iterator[str]:
     )
 
 
-def _contents(facts: DatasetJson) -> Iterator[str]:
+def _contents(facts: json_types.DatasetJson) -> Iterator[str]:
     yield "## Contents"
     rows = [
         (r["split"], r["dataset"] or "all", r["language"] or "unknown", *_amounts(r))
@@ -86,16 +81,16 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
     yield table(("split", "dataset", "language", *AMOUNTS), rows)
     by_split = [
         (
-            *(name, *_amounts(split)),
-            *(f"{length:.2f}" for length in _lengths(split["durations"])),
+            *(split_name, *_amounts(split)),
+            *(f"{split['durations'][name]:.2f}" for name in LENGTHS),  # type: ignore[literal-required]
             f"{split['speakers']['count']:,}",
             f"{split['speakers']['hours_unknown']:.3f}",
         )
-        for name, split in facts["splits"].items()
+        for split_name, split in facts["splits"].items()
     ]
     unknown = "hours of unknown speakers"
-    yield table(("split", *AMOUNTS, *LENGTHS, "speakers", unknown), by_split)
-    if warning := speaker_warnings.of_unknown(facts):
+    yield table(("split", *AMOUNTS, *LENGTHS.values(), "speakers", unknown), by_split)
+    if warning := speaking.unknown_warning(facts):
         yield f"> **Warning:** {cell(warning)}."
     if leaks := facts.get("leaks"):
         yield "Overlap with train (clips of each other split that share its texts, speakers, "
@@ -137,8 +132,7 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield table(("label", "value", *AMOUNTS), lines)
 
 
-def _dialogues(talk: Dialogues) -> Iterator[str]:
-    """Statistics on spoken dialogue: turns, floor transfers, backchannels."""
+def _dialogues(talk: json_types.Dialogues) -> Iterator[str]:
     by_count = ", ".join(f"{row['windows']:,} of {row['speakers']}" for row in talk["speakers"])
     yield f"Conversations, by how many people speak in a clip: {by_count}."
     in_overlap = talk["transfers_in_overlap"] / max(talk["floor_transfers"], 1)
@@ -166,8 +160,7 @@ def _dialogues(talk: Dialogues) -> Iterator[str]:
     yield table(("seconds", "5 %", "median", "95 %"), lines)
 
 
-def _annotations(facts: DatasetJson) -> Iterator[str]:
-    """The annotations that the version holds, and the hours of each label's values."""
+def _annotations(facts: json_types.DatasetJson) -> Iterator[str]:
     if not (declared := facts.get("annotations")):
         return
     yield "Annotations, each a column of `utterances.parquet`:"
@@ -182,16 +175,16 @@ def _annotations(facts: DatasetJson) -> Iterator[str]:
         yield table(("label", "value", *AMOUNTS), by_value)
 
 
-def _amounts(row: PackagedHours | SplitFacts | SpeakerHours | LabelHours) -> tuple[str, str]:
+def _amounts(
+    row: json_types.PackagedHours
+    | json_types.SplitFacts
+    | json_types.SpeakerHours
+    | json_types.LabelHours,
+) -> tuple[str, str]:
     return f"{row['utterances']:,}", f"{row['hours']:.3f}"
 
 
-def _lengths(durations: Durations) -> tuple[float | None, ...]:
-    return durations["min"], durations["mean"], durations["median"], durations["max"]
-
-
-def _funnel(facts: DatasetJson) -> Iterator[str]:
-    """Where all input audio went."""
+def _funnel(facts: json_types.DatasetJson) -> Iterator[str]:
     yield "## From recordings to utterances"
     seconds = facts["seconds"]
     whole = seconds["in"] or 1.0
@@ -208,23 +201,14 @@ def _funnel(facts: DatasetJson) -> Iterator[str]:
     yield table(("", "items", "hours", "share", "meaning"), rows)
     yield "`ledger.parquet` names the outcome of every span of every recording."
     if reviews := facts.get("reviews"):
+        recut = reviews.get("recut", 0)
+        again = f"{recut:,} were cut again by people, and judged anew. " if recut else ""
         yield (
             f"People decided on {reviews['keep'] + reviews['drop'] + reviews['retext']:,} "
             f"utterances, whatever the limits say: {reviews['keep']:,} kept, {reviews['drop']:,} "
             f"dropped, {reviews['retext']:,} given another text. "
-            f"{_cut_again(reviews)}The ledger's `detail` names who and why."
+            f"{again}The ledger's `detail` names who and why."
         )
-    yield from _kept_out(facts)
-    if gone := facts.get("forgotten"):
-        are = "was" if gone == 1 else "were"
-        yield (
-            f"{counted(gone, 'recording')} {are} removed on request, from this version and all "
-            "later ones; nothing here names or counts them otherwise."
-        )
-
-
-def _kept_out(facts: DatasetJson) -> Iterator[str]:
-    """The test sets of others that no clip meets."""
     if sets := facts.get("test_sets"):
         yield (
             "No clip has nearly a text, the sound, a voice or a named speaker of these test sets, "
@@ -237,14 +221,15 @@ def _kept_out(facts: DatasetJson) -> Iterator[str]:
             for one in sets
         ]
         yield table(("test set", *kinds, "clips dropped"), lines)
+    if gone := facts.get("forgotten"):
+        are = "was" if gone == 1 else "were"
+        yield (
+            f"{counted(gone, 'recording')} {are} removed on request, from this version and all "
+            "later ones; nothing here names or counts them otherwise."
+        )
 
 
-def _cut_again(reviews: Reviews) -> str:
-    count = reviews.get("recut", 0)
-    return f"{count:,} were cut again by people, and judged anew. " if count else ""
-
-
-def _making(facts: DatasetJson) -> Iterator[str]:
+def _making(facts: json_types.DatasetJson) -> Iterator[str]:
     yield "## How it was made"
     stages, recipes = facts["settings"], facts["recipes"]
     measured = ", ".join(cell(plugin["use"]) for plugin in stages["filter"]["filters"]) or "none"
@@ -284,7 +269,7 @@ def _without_folders(value: object) -> object:
     return value
 
 
-def _licences(facts: DatasetJson) -> Iterator[str]:
+def _licences(facts: json_types.DatasetJson) -> Iterator[str]:
     yield "## Licences"
     licences = facts["licences"]
     labelled = [
@@ -314,7 +299,7 @@ def _licences(facts: DatasetJson) -> Iterator[str]:
         )
 
 
-def _citation(facts: DatasetJson) -> Iterator[str]:
+def _citation(facts: json_types.DatasetJson) -> Iterator[str]:
     yield "## Citation"
     for name, citation in facts["citations"].items():
         if not citation:
@@ -325,8 +310,7 @@ def _citation(facts: DatasetJson) -> Iterator[str]:
         yield f"```{language}\n{citation.strip().replace('```', '')}\n```"
 
 
-def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
-    """For each format, what its plug-in's docstring says, and a snippet that reads it."""
+def _reading(facts: json_types.DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
     yield "## How to read it"
     yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
     yield "Each snippet runs in this folder."
@@ -336,7 +320,13 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
         yield f"### {cell(name)}"
         docs = inspect.cleandoc(plugins.module("formats", name).__doc__ or "").split("\n\n")
         yield " ".join(docs[0].split())
-        if lines := list(_layout(name, docs, options[name])):
+        lines, is_on = list[str](), True
+        for paragraph in docs:  # after "With `NAME: true`", paths that are only there if that is on
+            if option := re.match(r"With `(\w+): true`", paragraph):
+                is_on = bool(options[name][option[1]])
+            elif is_on:
+                lines += (line for line in paragraph.splitlines() if line.startswith(f"{name}/"))
+        if lines:
             yield "\n".join(["```text", *lines, "```"])
         module, settings = plugins.FORMATS.resolve(Plugin.model_validate(options[name]))
         if snippet := module.snippet(settings):
@@ -350,22 +340,6 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
                 group="train_ds" if split == "train" else "validation_ds",
             )
             yield f"```{language}\n{filled}```"
-
-
-def _layout(name: str, docs: Iterable[str], options: Mapping[str, object]) -> Iterator[str]:
-    """The paths in a docstring; those after "With `NAME: true`" only if that is on."""
-    is_on = True
-    for paragraph in docs:
-        if option := re.match(r"With `(\w+): true`", paragraph):
-            is_on = bool(options[option[1]])
-        elif is_on:
-            yield from (line for line in paragraph.splitlines() if line.startswith(f"{name}/"))
-
-
-def _columns(columns: pa.Schema) -> Iterator[str]:
-    yield "## Columns of `utterances.parquet`"
-    rows = [(field.name, str(field.type), *about(field)) for field in columns]
-    yield table(("column", "type", "unit", "meaning"), rows)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -1,4 +1,5 @@
-"""A version's hours, durations, speakers and labels, computed over columns, never row by row."""
+"""A version's hours, durations, speakers, labels and conversations, computed over columns, never
+row by row."""
 
 from __future__ import annotations
 
@@ -13,16 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...accounting import summary
-from ...base.arrays import Float64s
-from ...base.json_types import (
-    Composition,
-    Durations,
-    HoursBy,
-    JsonObject,
-    LabelHours,
-    SpeakerHours,
-    Speakers,
-)
+from ...base import json_types
+from ...base.arrays import Bools, Float64s, Int64s
 from ...recording import ids
 from ...recording.locator import SECOND_LANGUAGE, SECOND_TEXT
 from ...storage import tables
@@ -37,7 +30,7 @@ LABEL_COLUMNS = ("labels", "num_samples", "sample_rate")
 LABEL_KEYS = ("label", "value", "sample_rate")
 
 
-def of_utterances(parts: Iterable[pa.Table]) -> Composition:
+def of_utterances(parts: Iterable[pa.Table]) -> json_types.Composition:
     """`splits`, `packaged` (utterances and hours of every split, dataset and language),
     `durations` (s) and `speakers`. `parts`: a version's utterances (COLUMNS), divided in any
     way."""
@@ -72,7 +65,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
     }
 
 
-def durations(seconds: Float64s, hours: float) -> Durations:
+def durations(seconds: Float64s, hours: float) -> json_types.Durations:
     """Minimum, mean, median, maximum in s, rounded to µs, and a histogram; None without utterances.
     `hours`: their sum, from exact integers, because a sum of floats depends on its order."""
     if not len(seconds):
@@ -90,7 +83,7 @@ def durations(seconds: Float64s, hours: float) -> Durations:
     }
 
 
-def speakers(kept: pa.Table) -> Speakers:
+def speakers(kept: pa.Table) -> json_types.Speakers:
     """The number of speakers, and the hours of known and unknown ones. Equal names from two
     datasets are two speakers; names across recordings (`spk_…`) belong to no dataset."""
     return {
@@ -100,25 +93,23 @@ def speakers(kept: pa.Table) -> Speakers:
     }
 
 
-def largest(kept: pa.Table) -> list[SpeakerHours]:
-    """The LARGEST speakers by hours, descending."""
+def largest(kept: pa.Table) -> list[json_types.SpeakerHours]:
     rows = summary.hours_by(_known(kept), "dataset", "speaker")
     rows.sort(key=lambda row: (-row["hours"], row["speaker"], row["dataset"] or ""))
     return _with_hours(rows[:LARGEST], "speaker", "dataset")
 
 
-def _with_hours(rows: Iterable[HoursBy], *columns: str) -> list[Any]:
-    """These columns of each row, then `hours` and `utterances`."""
+def _with_hours(rows: Iterable[json_types.HoursBy], *columns: str) -> list[Any]:
     return [
         {**{name: row[name] for name in columns}, "hours": row["hours"], "utterances": row["items"]}
         for row in cast(Iterable[Any], rows)
     ]
 
 
-def of_annotations(table: Path) -> dict[str, JsonObject]:
+def of_annotations(table: Path) -> dict[str, json_types.JsonObject]:
     """Kind, meaning and unit of each annotation column of `utterances.parquet`, by column, and for
     each label its values with the most hours."""
-    declared: dict[str, JsonObject] = {}
+    declared: dict[str, json_types.JsonObject] = {}
     for field in tables.schema(table):
         metadata = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
         if kind := metadata.get("annotation"):
@@ -164,7 +155,7 @@ def of_labels(
     parts: Iterable[pa.Table],
     names: Sequence[str],
     values_of: Callable[[pa.Table, str], pa.ChunkedArray] = _stated,
-) -> list[LabelHours]:
+) -> list[json_types.LabelHours]:
     """For each of these labels, the LARGEST values by hours, descending. `parts`: the version's
     utterances (LABEL_COLUMNS), divided in any way; `values_of`: gives a label's column."""
     sums = []
@@ -199,3 +190,117 @@ def _known(kept: pa.Table) -> pa.Table:
 
 def _hours(kept: pa.Table) -> float:
     return sum((float(row["hours"]) for row in summary.hours_by(kept)), 0.0)
+
+
+# Conversations, from the column `turns`: turns, floor transfers, backchannels. Times are counted in
+# steps of 10 ms, so that sums do not depend on the order of rows.
+
+DIALOGUE_COLUMNS = ("turns", "num_samples", "sample_rate", "dialogue_overlap", "dialogue_silence")
+STEP = 0.01  # s
+#: First and last step of turns' lengths and of offsets between turns, s; values beyond count there.
+LENGTHS, OFFSETS = (0.0, 600.0), (-30.0, 30.0)
+MOST_SPEAKERS = 99
+
+
+def of_dialogues(parts: Iterable[pa.Table]) -> json_types.Dialogues:
+    """The statistics of utterances (those of DIALOGUE_COLUMNS that they have)."""
+    lengths, offsets = (_steps(bounds, np.zeros(0)) for bounds in (LENGTHS, OFFSETS))
+    speakers = np.zeros(MOST_SPEAKERS + 1, np.int64)
+    windows = turns = backchannels = overlapping = transfers = 0
+    shares: dict[str, list[int]] = {}
+    for part in parts:
+        talk = _Talk(part)
+        windows += int(np.sum(pc.is_valid(part["turns"]).to_numpy()))
+        turns += len(talk.start)
+        backchannels += int(talk.backchannel.sum())
+        lengths += _steps(LENGTHS, talk.lengths)
+        offsets += _steps(OFFSETS, talk.offsets)
+        overlapping += int((talk.offsets < 0).sum())
+        transfers += len(talk.offsets)
+        speakers += np.bincount(talk.speakers, minlength=MOST_SPEAKERS + 1)[: MOST_SPEAKERS + 1]
+        for name in ("dialogue_overlap", "dialogue_silence"):
+            if name in part.column_names:
+                sums = shares.setdefault(name.removeprefix("dialogue_"), [0, 0])
+                for number, count in enumerate(_milliseconds(part, name)):
+                    sums[number] += count
+    return {
+        "windows": windows,
+        "turns": turns - backchannels,
+        "backchannels": backchannels,
+        "turn_seconds": _spread(lengths, LENGTHS[0]),
+        "floor_transfers": transfers,
+        "offset_seconds": _spread(offsets, OFFSETS[0]),
+        "transfers_in_overlap": overlapping,
+        "shares": {name: part / whole if whole else None for name, (part, whole) in shares.items()},
+        "speakers": [
+            {"speakers": number, "windows": int(count)}
+            for number, count in enumerate(speakers)
+            if number and count
+        ],
+    }
+
+
+def silent_backchannels(parts: Iterable[pa.Table]) -> int:
+    """The number of backchannels without a recognised word, in tables with `turns`."""
+    count = 0
+    for part in parts:
+        flat = part["turns"].combine_chunks().flatten()
+        silent = pc.and_(flat.field("backchannel"), pc.equal(flat.field("text"), ""))
+        count += pc.sum(silent).as_py() or 0
+    return count
+
+
+class _Talk:
+    """The turns of some rows as flat arrays. `lengths`: of the turns that are not backchannels, s;
+    `offsets`: from such a turn's end to the start of another person's next one, s, negative in
+    overlap; `speakers`: people in each row."""
+
+    def __init__(self, part: pa.Table) -> None:
+        column = part["turns"].combine_chunks()
+        row = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+        flat = column.flatten()
+        names = "start", "end", "number", "backchannel"
+        self.start, self.end, number, backchannel = (
+            flat.field(name).to_numpy(zero_copy_only=False) for name in names
+        )
+        self.backchannel: Bools = np.asarray(backchannel, bool)
+        self.speakers = _distinct(row, number)
+        floor = ~self.backchannel
+        start, end, row, number = (v[floor] for v in (self.start, self.end, row, number))
+        self.lengths: Float64s = end - start
+        another = (row[1:] == row[:-1]) & (number[1:] != number[:-1])
+        self.offsets: Float64s = (start[1:] - end[:-1])[another]
+
+
+def _distinct(row: Int64s, number: Int64s) -> Int64s:
+    """The number of people in each row that has turns. `row`, `number`: of each turn."""
+    pairs = np.unique(np.stack([row, number]), axis=1)
+    return np.unique(pairs[0], return_counts=True)[1].astype(np.int64)
+
+
+def _steps(bounds: tuple[float, float], seconds: Float64s) -> Int64s:
+    """The number of these times in each step of STEP within `bounds`, s."""
+    low, high = bounds
+    count = round((high - low) / STEP)
+    steps = np.clip(np.rint((seconds - low) / STEP).astype(np.int64), 0, count)
+    return np.bincount(steps, minlength=count + 1)
+
+
+def _spread(steps: Int64s, low: float) -> json_types.TimeSpread | None:
+    """5 %, 50 % and 95 % quantiles, s; None without any time. `low`: the time of the first step."""
+    whole = np.cumsum(steps)
+    if not whole[-1]:
+        return None
+    places = np.searchsorted(whole, np.array([0.05, 0.5, 0.95]) * whole[-1])
+    least, median, most = (round(low + int(place) * STEP, 2) for place in places)
+    return {"5 %": least, "median": median, "95 %": most}
+
+
+def _milliseconds(part: pa.Table, name: str) -> tuple[int, int]:
+    """(ms that the share in the column `name` is of the clips' time, ms of the clips); clips
+    without a share do not count."""
+    share = part[name].to_numpy()
+    length = part["num_samples"].to_numpy() / part["sample_rate"].to_numpy() * 1000
+    valued = ~np.isnan(share)
+    sums = np.rint((share * length)[valued]), np.rint(length[valued])
+    return int(sums[0].sum()), int(sums[1].sum())

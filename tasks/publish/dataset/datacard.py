@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -15,18 +15,9 @@ from typing import Any, Final
 from ... import plugins, storage
 from ...accounting import summary
 from ...accounting.summary import Totals
-from ...base import masking
-from ...base.json_types import (
-    Balance,
-    DatasetJson,
-    HeldOutSet,
-    JsonObject,
-    ListDescription,
-    ModelLicence,
-    PublishedEntry,
-    Summary,
-)
+from ...base import json_types, masking
 from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
+from ...formats import Hashes
 from ...recording import forgotten
 from ...settings import Plugin
 from ...settings.job import Job
@@ -36,7 +27,7 @@ from ...storage import tables, versions
 from .. import reason_meanings, text_marks
 from ..leaks import Leaks
 from ..published_columns import second_texts_kept, turns_kept
-from . import card_readme, composition, croissant, dialogues
+from . import card_readme, composition, croissant
 
 LIBRARIES = (
     *("uttermill", "numpy", "scipy", "soundfile", "av", "soxr", "samplerate", "resampy", "librosa"),
@@ -53,20 +44,25 @@ TABLES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VersionFacts:
-    """What `package` has computed for a version's data card."""
+class Gathered:
+    """The next version before its output shards are written."""
 
     version: int
     fingerprint: str
-    settings: JsonObject  # `whole_job.settings_of`
-    summary: Summary
+    settings: json_types.JsonObject  # `whole_job.settings_of`
+    summary: json_types.Summary
     totals: Totals
-    balance: Balance
-    frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
-    split_lists: dict[str, ListDescription] = field(default_factory=dict)
-    test_sets: list[HeldOutSet] = field(default_factory=list)
-    tars: dict[str, int] = field(default_factory=dict)  # how many, by split
-    leaks: Leaks = field(default_factory=dict)
+    balance: json_types.Balance
+    frozen: json_types.JsonObject  # bounds of corpus-wide rules
+    split_lists: dict[str, json_types.ListDescription]
+    test_sets: list[json_types.HeldOutSet]
+    tars: dict[str, int]  # how many, by split
+    leaks: Leaks
+    new: bool  # whether it differs from the newest version
+    changed: list[str]  # shards with recordings whose files changed during the run
+    staging: str
+    tables: Hashes  # digests of the tables' files
+    arrived: json_types.Arrived  # recordings that the previous version does not have
 
 
 def formats_of(described: Mapping[str, Any]) -> dict[str, Plugin]:
@@ -81,9 +77,7 @@ def libraries() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
 
-def write(
-    job: Job, gathered: VersionFacts, staging: Path, hashes: dict[str, tuple[str, int]]
-) -> None:
+def write(job: Job, gathered: Gathered, staging: Path, hashes: dict[str, tuple[str, int]]) -> None:
     """Write README.md, croissant.json and dataset.json of a staged version, which has all other
     files.
 
@@ -94,7 +88,7 @@ def write(
     card = card_readme.text(facts, columns, gathered.tars)
     storage.write_atomic(staging / "README.md", card.encode())
     staged = storage.store_of(staging).tree(staging)
-    files: dict[str, PublishedEntry] = {}
+    files: dict[str, json_types.PublishedEntry] = {}
     # In a remote version, output shards are not in the folder; `hashes` has them.
     for name in sorted({*staged, *hashes}):
         digest, size = hashes.get(name) or storage.hashed(staging / name)
@@ -106,13 +100,13 @@ def write(
     storage.write_atomic(staging / DATASET_FILE, sealed({**facts, "files": files}))
 
 
-def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
+def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJson:
     """dataset.json without its files: counts, hours, speakers, settings, recipes."""
     ledger, datasets = gathered.totals.sums, plugins.datasets(job.sources)
     counts = gathered.summary
     table = staging / UTTERANCES_FILE
     clips = composition.of_utterances(tables.row_groups(table, composition.COLUMNS))
-    facts: DatasetJson = {
+    facts: json_types.DatasetJson = {
         "format": 1,
         "version": gathered.version,
         "fingerprint": gathered.fingerprint,
@@ -152,8 +146,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         facts["labels"] = composition.of_labels(rows, names)
     if turns_kept(job):
         columns_there = {*tables.schema(table).names}
-        columns = [name for name in dialogues.COLUMNS if name in columns_there]
-        facts["dialogues"] = dialogues.of_utterances(tables.row_groups(table, columns))
+        columns = [name for name in composition.DIALOGUE_COLUMNS if name in columns_there]
+        facts["dialogues"] = composition.of_dialogues(tables.row_groups(table, columns))
     if annotated := composition.of_annotations(table):
         facts["annotations"] = annotated
     if features := _features(job):
@@ -163,7 +157,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     return facts
 
 
-def _add_chosen(facts: DatasetJson, job: Job, gathered: VersionFacts, table: Path) -> None:
+def _add_chosen(facts: json_types.DatasetJson, job: Job, gathered: Gathered, table: Path) -> None:
     """Add decisions by people, what is left out on request or for test sets of others, and what is
     masked in texts, marked in them or beside them. `table`: of the utterances."""
     if reviews := decisions.described(job):
@@ -180,17 +174,17 @@ def _add_chosen(facts: DatasetJson, job: Job, gathered: VersionFacts, table: Pat
         facts["test_sets"] = gathered.test_sets
 
 
-def _features(job: Job) -> JsonObject:
+def _features(job: Job) -> json_types.JsonObject:
     """Settings of the features that formats compute, by format; nothing for formats of audio."""
-    resolved = {plugin.use: plugins.FORMATS.resolve(plugin) for plugin in job.package.formats}
-    described = {
-        use: module.described(settings, job.resample.rate)
-        for use, (module, settings) in resolved.items()
-    }
-    return {use: facts for use, facts in described.items() if facts}
+    described: json_types.JsonObject = {}
+    for plugin in job.package.formats:
+        module, settings = plugins.FORMATS.resolve(plugin)
+        if facts := module.described(settings, job.resample.rate):
+            described[plugin.use] = facts
+    return described
 
 
-def _models(job: Job) -> list[ModelLicence]:
+def _models(job: Job) -> list[json_types.ModelLicence]:
     """Models with known licences, besides the recognisers', that measured or changed the clips."""
     chosen = [
         ("diarizers", job.speakers),
@@ -221,6 +215,5 @@ def is_of(version: Path) -> bool:
 
 
 def intact(text: bytes, seal: str) -> bool:
-    """Whether the text of a dataset.json is as it was sealed."""
     bare = text.replace(seal.encode(), NO_SEAL.encode(), 1)
     return hashlib.sha256(bare).hexdigest() == seal

@@ -6,7 +6,7 @@ Each warning names a setting of uttermill and one of the trainer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ... import plugins
 from ...base import language_codes
-from ...base.arrays import Bools, Float64s, Int64s
+from ...base.arrays import Float64s, Int64s
 from ...base.counting import counted
 from ...base.schema import UTTERANCES_FILE
 from ...plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
@@ -85,28 +85,26 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
     for batch in tables.batches(version / UTTERANCES_FILE, COLUMNS, BATCH):
         values = measures(batch)
         splits = batch["split"].to_numpy(zero_copy_only=False)
-        read = {use: _is_read(batch, reader) for use, reader in limits.items()}
-        for split in pc.unique(batch["split"]).to_pylist():
-            inside = splits == split
-            for use, reader in limits.items():
-                if reader.splits is None or split in reader.splits:
-                    none = np.zeros(2 + len(reader.bounds), np.int64)
-                    counts.setdefault((use, split), none)
-                    taken = inside & read[use]
-                    broken = _first_broken(reader, values, taken)
-                    counts[use, split] += [inside.sum(), (inside & ~taken).sum(), *broken]
+        languages = pc.unique(batch["language"]).to_pylist()
+        for use, reader in limits.items():
+            taken = np.ones(len(batch), bool)  # whether the reader takes each clip's language
+            if (codes := reader.languages) is not None:
+                some = [name for name in languages if language_codes.base(name or "") in codes]
+                taken = pc.is_in(batch["language"], pa.array(some, pa.string())).to_numpy(False)
+            for split in pc.unique(batch["split"]).to_pylist():
+                if reader.splits is not None and split not in reader.splits:
+                    continue
+                inside = splits == split
+                remaining = inside & taken
+                dropped = [inside.sum(), (inside & ~taken).sum()]
+                for bound in reader.bounds:
+                    value, limit = values[bound.measure], bound.limit
+                    beyond = remaining & (value < limit if bound.side == "min" else value > limit)
+                    dropped.append(beyond.sum())
+                    remaining &= ~beyond
+                counts[use, split] = counts.get((use, split), 0) + np.array(dropped, np.int64)
     order = list(limits)
     return dict(sorted(counts.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
-
-
-def _is_read(batch: pa.RecordBatch, reader: ReaderLimits) -> Bools:
-    """Whether the reader takes each clip's language; bool [rows]."""
-    if reader.languages is None:
-        return np.ones(len(batch), bool)
-    names = pc.unique(batch["language"]).to_pylist()
-    codes = [name for name in names if language_codes.base(name or "") in reader.languages]
-    taken: Bools = pc.is_in(batch["language"], pa.array(codes, pa.string())).to_numpy(False)
-    return taken
 
 
 def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
@@ -122,15 +120,6 @@ def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
         "characters": characters,
         "characters_per_frame": rate,
     }
-
-
-def _first_broken(reader: ReaderLimits, values: Values, remaining: Bools) -> Iterator[int]:
-    """How many of the `remaining` rows each bound is the first to drop."""
-    for bound in reader.bounds:
-        value = values[bound.measure]
-        beyond = remaining & (value < bound.limit if bound.side == "min" else value > bound.limit)
-        yield int(beyond.sum())
-        remaining = remaining & ~beyond
 
 
 def _other_language(use: str, split: str, reader: ReaderLimits, dropped: int, clips: int) -> str:

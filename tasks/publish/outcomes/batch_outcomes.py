@@ -4,7 +4,6 @@ and what limits may ask of them), and decides their outcomes; `shard_batches.py`
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,9 +21,8 @@ from ...accounting import ledger
 from ...base import process_memory
 from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
-from ...corpus import limits, voices
+from ...corpus import identities, limits
 from ...plugins.rules import Rule, judge
-from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job
 from ...shard_store import enhanced, hypotheses, manifest, recipe
 from ...shard_store.chosen_rules import filter_rules
@@ -35,32 +33,14 @@ from ...shard_store.utterance import CutUtterance, FinalUtterance, HeardUtteranc
 from ...stages.filter import todo as cuts_lacking
 from ...stages.stage import PER_SHARD, weights_of
 from ...storage import tables
-from .. import published_columns, seeded_hash, speakers
-from . import ledger_rows, shard_batches
-from .shard_batches import (
-    AT,
-    CLIPS,
-    DECIDED,
-    LIMITS,
-    SPANS,
-    STATED,
-    VOICE,
-    WAITING,
-    BatchFacts,
-    ShardBatch,
-    arrow_bytes,
-    copying,
-    parquet_bytes,
-    passing_rules,
-    said,
-    stopped,
-)
+from .. import published_columns
+from . import shard_batches
+from .shard_batches import AT, DECIDED, LIMITS, SPANS, STATED, BatchFacts, ShardBatch, arrow_bytes
 
 LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
 UNCUT = Outcome(ledger.PENDING, "filter", ledger.PENDING)  # of a recording without cuts
 #: Batches that one query decides: to prepare it takes DuckDB ten times as long as to run it on one.
 ASKED_TOGETHER = 20
-MARGIN = 1.001  # of an extent, so that rounding does not matter
 
 
 class ShardFacts(NamedTuple):
@@ -70,13 +50,8 @@ class ShardFacts(NamedTuple):
     rows: pa.Table  # `published_columns.row_schema`: as it would be published
     limits: pa.Table  # `limits.schema_of`: what limits may ask
     ledger: pa.Table  # LEDGER_FACTS, with the outcomes that are known without limits
-    heard: pa.Table  # `heard_schema`: the input of corpus-wide rules
-    voices: pa.Table  # `voices.VOICES`: the input of speakers across recordings
-
-
-def heard_schema(job: Job) -> pa.Schema:
-    """`corpus.row_schema`, with the number of each row's utterance."""
-    return pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])
+    heard: pa.Table  # `corpus.row_schema` and AT: the input of corpus-wide rules
+    voices: pa.Table  # `identities.VOICES`: the input of speakers across recordings
 
 
 def of_shard(view: FactView) -> ShardFacts:
@@ -106,13 +81,13 @@ def of_shard(view: FactView) -> ShardFacts:
         stated = None if number is None else utterances[number].cut.language
         of_limits = row["reason"] != DUPLICATE_SEGMENT
         spans.append({**row, AT: number if of_limits else None, STATED: stated})
-    spoken = voices.rows(view) if recipe.across_recordings(job) is not None else []
+    spoken = identities.voices_in(view) if recipe.across_recordings(job) is not None else []
     return ShardFacts(
-        published_columns.rows_of(view, utterances, strict=True),
+        published_columns.rows_of(view, utterances),
         asked,
         tables.of_rows(spans, LEDGER_FACTS),
-        tables.of_rows(heard, heard_schema(job)),
-        tables.of_rows(spoken, voices.VOICES),
+        tables.of_rows(heard, pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])),
+        tables.of_rows(spoken, identities.VOICES),
     )
 
 
@@ -143,65 +118,43 @@ def collect(
     damaged, weights = manifest.refuse if strict else manifest.leave, weights_of(job)
     parts: list[ShardFacts] = []
     recordings, unmeasured, by_passing, copies = list[int](), 0, False, False
-    extents: list[list[float] | None] = []
     for shard in batch.shards:
         listed = (listings or {}).get(shard)
         view = FactView(job, shard, weights, damaged, listed, again=listed is not None)
         parts.append(of_shard(view))
         by_passing = by_passing or view.by_passing
         copies = copies or any(row.get("copy_of") for row in view.recordings)
-        extents.append(_extent(view))
         recordings.append(sum(not row["error_code"] for row in view.processed))
         if not strict:
             unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
-    beyond = any(extent is None for extent in extents)
-    depends: shard_batches.Depends = {
-        "passing": passing_rules(job) if by_passing else None,
-        "copies": copying(job) if copies else None,
-        "limits": [job.filter.max_hours, job.filter.max_expansion],
-        "extent": None if beyond else [*map(max, zip(*filter(None, extents), strict=True))],
-        "people": said(job, rows["id"]),
-    }
     data = {
         "rows.arrow": arrow_bytes(rows),
-        LIMITS: parquet_bytes(pa.concat_tables([part.limits for part in parts])),
+        LIMITS: tables.parquet(
+            pa.concat_tables([part.limits for part in parts]),
+            compression="zstd",
+            write_statistics=False,
+        ),
         SPANS: arrow_bytes(_numbered(parts, [part.ledger for part in parts])),
-        "clips.arrow": arrow_bytes(_clips(job, rows)),
     }
     if recipe.across_recordings(job) is not None:
         data["voices.arrow"] = arrow_bytes(pa.concat_tables([part.voices for part in parts]))
     if corpus.takes_part(job):
         data["heard.arrow"] = arrow_bytes(_numbered(parts, [part.heard for part in parts]))
-    facts: BatchFacts = {
-        "files": {name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
-        "recordings": recordings,
-        "utterances": [part.rows.num_rows for part in parts],
-        "unmeasured": unmeasured,
-        "unsettled": [bool(pc.any(_unsettled(part.ledger)).as_py()) for part in parts],
-        "depends": depends,
-    }
+    facts = BatchFacts(
+        files={name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
+        recordings=recordings,
+        utterances=[part.rows.num_rows for part in parts],
+        unmeasured=unmeasured,
+        unsettled=[_is_unsettled(part.ledger) for part in parts],
+        passing=shard_batches.passing_rules(job) if by_passing else None,
+        copies=shard_batches.copying(job) if copies else None,
+        people=shard_batches.said(job, rows["id"]),
+    )
     storage.remove(batch.home / "facts.json")  # files of other limits may be there
     for name, content in data.items():
         storage.write_atomic(batch.home / name, content)
-    storage.write_atomic(batch.home / "facts.json", json.dumps(facts).encode())
-
-
-def _extent(view: FactView) -> list[float] | None:
-    """The most hours and largest expansion of recordings; None if one is beyond a limit."""
-    most = [0.0, 0.0]
-    for row in view.processed:
-        cut = view.cut_of(row)
-        if cut is not None and cut.error_code in REFUSED:
-            return None
-        seconds = row["header_seconds"] or 0.0
-        if cut is not None and cut.rate:
-            seconds = max(seconds, cut.decoded / cut.rate)
-        expanded = WIDTH * (row["header_channels"] or 1) * seconds * (row["header_rate"] or 1)
-        free = seconds <= FREE_SECONDS
-        hours, expansion = seconds / 3600, 0.0 if free else expanded / (row["size"] or 1)
-        most = [max(most[0], MARGIN * hours), max(most[1], MARGIN * expansion)]
-    return most
+    storage.write_atomic(batch.home / "facts.json", facts.model_dump_json().encode())
 
 
 def _numbered(parts: Sequence[ShardFacts], tables_of_shards: Sequence[pa.Table]) -> pa.Table:
@@ -214,16 +167,15 @@ def _numbered(parts: Sequence[ShardFacts], tables_of_shards: Sequence[pa.Table])
     return pa.concat_tables(numbered)
 
 
-def _unsettled(spans: pa.Table) -> pa.ChunkedArray:
-    """Rows without an utterance that the next run must check again, except those of the stage
-    shard, which it always checks; bool [rows]."""
-    again = _checked_again(spans)
-    return pc.and_(pc.is_null(spans[AT]), pc.and_(again, pc.not_equal(spans["stage"], "shard")))
+def _is_unsettled(spans: pa.Table) -> bool:
+    """Whether the next run must check rows without an utterance again, except those of the stage
+    shard, which it always checks."""
+    again = pc.and_(_checked_again(spans), pc.not_equal(spans["stage"], "shard"))
+    return bool(pc.any(pc.and_(pc.is_null(spans[AT]), again)).as_py())
 
 
 def _checked_again(outcomes: pa.Table) -> pa.ChunkedArray:
-    reasons = pa.array(["changed", ledger.PENDING, *PASSING])
-    return pc.is_in(outcomes["reason"], reasons)
+    return pc.is_in(outcomes["reason"], pa.array(["changed", ledger.PENDING, *PASSING]))
 
 
 def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int]]:
@@ -233,8 +185,8 @@ def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int
     for batch, facts, outcomes in _outcomes(job, batches, (CorruptManifest,)):
         again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
         cut_only = pc.equal(outcomes["stage"], "filter")
-        heard = pc.invert(ledger_rows.unheard(outcomes))
-        cut_only = pc.or_(cut_only, ledger_rows.unchosen(outcomes))
+        heard = pc.invert(shard_batches.unheard(outcomes))
+        cut_only = pc.or_(cut_only, shard_batches.unchosen(outcomes))
         converted = pc.if_else(cut_only, 0, facts["converted"]).to_numpy()
         texts = heard.to_numpy(zero_copy_only=False)
         for shard, flag, count, (a, b) in _shards(batch):
@@ -265,9 +217,9 @@ def _outcomes(
 
 def _shards(batch: ShardBatch) -> Iterator[tuple[str, bool, int, tuple[int, int]]]:
     """Each shard: name, whether the next run looks at it, number of recordings, rows."""
-    edges = pairwise(np.cumsum([0, *batch.facts["utterances"]]).tolist())
     facts = batch.facts
-    return zip(batch.shards, facts["unsettled"], facts["recordings"], edges, strict=True)
+    edges = pairwise(np.cumsum([0, *facts.utterances]).tolist())
+    return zip(batch.shards, facts.unsettled, facts.recordings, edges, strict=True)
 
 
 def decide(
@@ -282,24 +234,14 @@ def decide(
     decided, changed = list[ShardBatch](), list[str]()
     for batch, _, outcomes in _outcomes(job, batches):
         if strict:
-            outcomes = stopped(outcomes)
+            outcomes = shard_batches.stopped(outcomes)
         again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
         changed += [n for n, flag, _, (a, b) in _shards(batch) if flag or again[a:b].any()]
         path = scratch / DECIDED / f"{batch.home.name}.arrow"
         storage.store_of(path.parent).write(path, arrow_bytes(outcomes))
-        waiting = pc.sum(pc.is_in(outcomes["outcome"], WAITING)).as_py() or 0
+        waiting = pc.sum(pc.is_in(outcomes["outcome"], shard_batches.WAITING)).as_py() or 0
         decided.append(replace(batch, decided=path, count=waiting))
     return decided, changed
-
-
-def _clips(job: Job, rows: pa.Table) -> pa.Table:
-    """A table (CLIPS, with VOICE if speakers are linked across recordings) of these rows."""
-    keys = seeded_hash.keys(str(job.package.seed), rows["id"].to_pylist())
-    columns = [keys[:, 0], keys[:, 1], rows["num_samples"], rows["sample_rate"]]
-    table = pa.table(columns, schema=CLIPS)
-    if recipe.across_recordings(job) is None:
-        return table
-    return table.append_column(VOICE, pa.array(speakers.voices_of(rows)))
 
 
 class FactView(ShardView):

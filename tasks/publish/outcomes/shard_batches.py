@@ -2,11 +2,10 @@
 
     OUT/manifests/package/facts/<key>/
         rows.arrow           all utterances as they would be published
-        limits.parquet       what limits may ask of each (`corpus.limits`)
+        limits.parquet       what limits may ask of each (`corpus.limits`); the explorer reads it
         spans.arrow          their ledger, with the outcomes that no limit changes
         heard.arrow          input of corpus-wide rules, if there are any
         voices.arrow         voices of its recordings, if speakers are linked across recordings
-        clips.arrow          28 bytes a row, from which a version is planned
         facts.json           hash of each file, and counts; written last: the batch is complete
     <scratch>/decided/<key>.arrow    the outcome of each utterance under the limits of a run
 
@@ -23,24 +22,24 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel
 
 from ... import storage
+from ...accounting import ledger
 from ...accounting.ledger import PENDING
 from ...base.errors import CorruptManifest
-from ...corpus import limits
+from ...base.schema import LedgerRow
+from ...corpus import limits, rejections
 from ...recording import ids as recording_ids
 from ...settings.job import Job
-from ...shard_store import blobs, decisions
+from ...shard_store import blobs, clip_choice, decisions
 from ...shard_store.recipe import digest
 from ...shard_store.stored_shard import tells_datasets_apart
-from ...storage import tables
-from . import ledger_rows
+from ...storage import long_columns, tables
 
 AT_ONCE = 8  # shards in a batch
 AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
@@ -48,40 +47,22 @@ STATED = "stated"  # column with the language that the source states
 LIMITS, SPANS = "limits.parquet", "spans.arrow"
 FACTS, DECIDED = "facts", "decided"  # folders, in OUT and in a scratch folder
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
-CLIPS = pa.schema(
-    {
-        "high": pa.uint64(),  # first half of the seeded hash of the id, which orders the clips
-        "low": pa.uint64(),  # second half
-        "samples": pa.int64(),
-        "rate": pa.int32(),
-    }
-)
-VOICE = "voice"  # further column of CLIPS if speakers are linked: hash of the voice's name
+#: Stages whose outcome an utterance has before a recogniser hears it.
+UNHEARD = ("filter", "resample", "enhance")
+WAITING = pa.array(["packaged", PENDING])  # outcomes of utterances that may be packaged
+_ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
-class Depends(TypedDict):
-    """What facts depend on besides their key; null: not at all."""
-
-    passing: str | None  # `passing_rules`, if values depend on which clips pass them
-    copies: list[bool] | None  # `copying`, if recordings are copies of others
-    limits: list[float]  # hours and expansion that recordings may have
-    extent: list[float] | None  # the most that one has; null if one is beyond a limit
-    people: list[str]  # `said`
-
-
-class BatchFacts(TypedDict):
-    """facts.json of a batch."""
-
+class BatchFacts(BaseModel):
     files: dict[str, str]  # first 16 hex digits of each file's sha256
     recordings: list[int]  # of each shard, that can be read and are no copies
     utterances: list[int]  # of each shard
     unmeasured: int  # recordings that lack cuts or measures
     unsettled: list[bool]  # whether the next run looks at a shard again, whatever the limits
-    depends: Depends  # limits and decisions that change these facts
-
-
-NEEDED = BatchFacts.__required_keys__
-WAITING = pa.array(["packaged", PENDING])  # outcomes of utterances that may be packaged
+    # What the facts depend on besides their key; null: not at all.
+    passing: str | None  # `passing_rules`, if values depend on which clips pass them
+    copies: list[bool] | None  # `copying`, if recordings are copies of others
+    people: list[str]  # `said`
 
 
 def passing_rules(job: Job) -> str:
@@ -130,31 +111,23 @@ class ShardBatch:
         """facts.json; raises CorruptManifest if it is missing or damaged."""
         place = self.home / "facts.json"
         try:
-            facts: BatchFacts = storage.read_json(place)
-            if not _is_whole(facts):
-                raise ValueError("not the facts of a batch")
+            return BatchFacts.model_validate_json(storage.read(place))
         except (FileNotFoundError, ValueError) as error:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
-        return facts
 
     def holds(self, job: Job) -> bool:
         """Whether the facts are stored and count for the job's limits."""
-        limits = [job.filter.max_hours, job.filter.max_expansion]
         try:
-            then = self.facts["depends"]
-            if then["passing"] not in (None, passing_rules(job)):
+            then = self.facts
+            if then.passing not in (None, passing_rules(job)):
                 return False
-            if then["copies"] not in (None, copying(job)):
+            if then.copies not in (None, copying(job)):
                 return False
-            if then["limits"] != limits:
-                extent = then["extent"]
-                if extent is None or any(a >= b for a, b in zip(extent, limits, strict=True)):
-                    return False
             everything = decisions.identity(decisions.by_utterance(job))
-            if then["people"][0] == everything:
+            if then.people[0] == everything:
                 return True
-            return said(job, self.table(LIMITS, ("id",))["id"])[1] == then["people"][1]
-        except (CorruptManifest, KeyError, TypeError, IndexError):
+            return said(job, self.table(LIMITS, ("id",))["id"])[1] == then.people[1]
+        except CorruptManifest:
             return False
 
     def data(self, name: str) -> bytes:
@@ -163,20 +136,20 @@ class ShardBatch:
             data = storage.read(self.home / name)
         except FileNotFoundError as error:
             raise self._damaged(name) from error
-        if hashlib.sha256(data).hexdigest()[:16] != self.facts["files"].get(name):
+        if hashlib.sha256(data).hexdigest()[:16] != self.facts.files.get(name):
             raise self._damaged(name)
         return data
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table, or only these columns of it, in the file's order. Of a decided batch, `rows` and
-        `clips` have only the utterances that may be packaged, and `heard` says which are `kept`.
+        """A table, or only these columns of it, in the file's order. Of a decided batch, `rows` has
+        only the utterances that may be packaged, and `heard` says which are `kept`.
         Raises CorruptManifest as `data`, and if the table places PCM outside the blobs."""
         if name == LIMITS:
             return tables.from_parquet(self.data(name), columns)
         table = _table(self.data(name), None if columns is None else [*columns, AT])
         if not blobs.sound_places(table):
             raise self._damaged(name)
-        if self.decided is None or name not in ("rows.arrow", "clips.arrow", "heard.arrow"):
+        if self.decided is None or name not in ("rows.arrow", "heard.arrow"):
             return table
         decided = self.outcomes(("outcome", "stage", "reason"))
         if name == "heard.arrow":
@@ -185,7 +158,7 @@ class ShardBatch:
                 kept = pc.equal(decided["outcome"], "packaged")
                 table = tables.replaced(table, "kept", kept)
             # Whether a text is stored of what a filter drops now depends on former limits.
-            return table.drop_columns([AT]).filter(pc.invert(ledger_rows.unheard(decided)))
+            return table.drop_columns([AT]).filter(pc.invert(unheard(decided)))
         return table.filter(pc.is_in(decided["outcome"], WAITING))
 
     def outcomes(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -193,12 +166,7 @@ class ShardBatch:
         assert self.decided is not None
         return _table(storage.read(self.decided), columns)
 
-    def seconds(self) -> pa.ChunkedArray:
-        """The length of every utterance."""
-        return self.table(LIMITS, ("seconds",))["seconds"]
-
     def utterances(self, columns: Sequence[str]) -> pa.Table:
-        """These columns of the outcomes (`limits.outcomes_schema`) of a decided batch."""
         decided = [name for name in columns if name in limits.OUTCOME_COLUMNS[:3]]
         table = self.table(LIMITS, [name for name in columns if name not in decided])
         outcomes = self.outcomes(decided)
@@ -208,31 +176,18 @@ class ShardBatch:
 
     def ledger(self, strict: bool = False) -> pa.Table:
         """The ledger of a decided batch, recording by recording; `strict`: see `stopped`."""
-        ledger = ledger_rows.decided(self.table(SPANS), self.outcomes(), AT, STATED)
-        return stopped(ledger) if strict else ledger
+        rows = _decided(self.table(SPANS), self.outcomes())
+        return stopped(rows) if strict else rows
 
     def is_sound(self) -> bool:
-        """Whether every file has its hash."""
         try:
-            return all(bool(self.data(name)) for name in self.facts["files"])
-        except (CorruptManifest, KeyError, TypeError):
+            return all(bool(self.data(name)) for name in self.facts.files)
+        except CorruptManifest:
             return False
 
     def _damaged(self, name: str) -> CorruptManifest:
         """Names facts.json as the damaged file: removing that gathers the facts again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
-
-
-def _is_whole(facts: object) -> bool:
-    """Whether parsed JSON has the structure of `BatchFacts`."""
-    if not isinstance(facts, dict) or not facts.keys() >= NEEDED:
-        return False
-    lists = facts["recordings"], facts["utterances"], facts["unsettled"]
-    return (
-        isinstance(facts["files"], dict)
-        and all(isinstance(one, list) for one in lists)
-        and all(isinstance(number, int) for number in chain(*lists))
-    )
 
 
 def _table(data: bytes, columns: Sequence[str] | None) -> pa.Table:
@@ -297,6 +252,70 @@ def arrow_bytes(table: pa.Table) -> bytes:
     return target.getvalue()
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """The table as a Parquet file, which DuckDB reads, too."""
-    return tables.parquet(table, compression="zstd", write_statistics=False)
+# Outcomes in a ledger.
+
+
+def unchosen(outcomes: pa.Table) -> pa.ChunkedArray:
+    """Which of these outcomes (columns stage, reason) are of clips that `package.only` and
+    `without` leave out before they are converted; bool [rows]."""
+    by_choice = pc.equal(outcomes["reason"], clip_choice.REASON)
+    return pc.and_(by_choice, pc.equal(outcomes["stage"], "package")).fill_null(False)
+
+
+def unheard(outcomes: pa.Table) -> pa.ChunkedArray:
+    """Which of these outcomes a clip has before a recogniser hears it; bool [rows]."""
+    early = pc.is_in(outcomes["stage"], pa.array(UNHEARD))
+    return pc.or_(early, unchosen(outcomes))
+
+
+def with_outcomes(table: pa.Table, outcomes: pa.Table | None) -> pa.Table:
+    """The ledger with these outcomes entered. In a recording with overlapping spans, samples that
+    two spans share are assigned again."""
+    if outcomes is None:
+        return table
+    overlapping = rejections.overlapping(table)
+    rejected = pc.is_in(table["utterance"], outcomes["id"])
+    moved = pc.unique(
+        table["recording"].filter(pc.and_(rejected, pc.is_in(table["recording"], overlapping)))
+    )
+    return _assigned_again(rejections.entered(table, "utterance", outcomes), moved)
+
+
+def _assigned_again(table: pa.Table, moved: pa.Array) -> pa.Table:
+    if not len(moved):
+        return table
+    inside = pc.is_in(table["recording"], moved)
+    by_recording: dict[str, list[LedgerRow]] = {}
+    for row in table.filter(inside).to_pylist():
+        by_recording.setdefault(row["recording"], []).append(row)
+    rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]
+    again = pa.Table.from_pylist(rows, schema=table.schema)
+    return pa.concat_tables([table.filter(pc.invert(inside)), again])
+
+
+def _decided(spans: pa.Table, outcomes: pa.Table) -> pa.Table:
+    """The ledger with these outcomes for the rows of utterances; the languages that sources state
+    count for those that no recogniser had to hear. In a recording with overlapping spans, samples
+    that two spans share are assigned again."""
+    number, outcomes = spans[AT], outcomes.combine_chunks()
+    changed = pc.and_(
+        pc.is_valid(number), pc.not_equal(outcomes["outcome"].take(number), spans["outcome"])
+    )
+    overlapping = rejections.overlapping(spans)
+    for name in limits.OUTCOME_COLUMNS:
+        new = outcomes[name].take(number)
+        spans = tables.replaced(spans, name, pc.if_else(pc.is_valid(number), new, spans[name]))
+    early = pc.and_(pc.is_valid(number), unheard(spans))
+    spoken = pc.if_else(early, spans[STATED], spans["language"])
+    spans = tables.replaced(spans, "language", spoken)
+    details = spans["detail"]
+    details = pc.if_else(pc.equal(details, ""), pa.scalar(None, details.type), details)
+    spans = tables.replaced(spans, "detail", details)
+    spans = spans.drop_columns([AT, STATED])
+    moved = pc.and_(changed.fill_null(False), pc.is_in(spans["recording"], overlapping))
+    return _assigned_again(spans, pc.unique(spans["recording"].filter(moved)))
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    table = table.combine_chunks()  # sorting chunks takes six times as long
+    return long_columns.take(table, pc.sort_indices(table, sort_keys=_ORDER).to_numpy())

@@ -1,1 +1,1 @@
-"""Assigns clips to output shards, and plans what the workers write."""
+"""Writes a version: its tables, and the output shards that its clips are assigned to."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,10 @@ from numpy.typing import NDArray
 
 from ...accounting import summary
 from ...base.arrays import Float64s, Int64s, UInt64s
+from ...base.schema import UTTERANCES_FILE
 from ...settings import PackageSettings
-from ...storage import long_columns
-from .. import seeded_hash
+from ...storage import long_columns, sorted_keys, tables
+from ...storage.versions import Proved
 
 #: Settings on which a layout depends; if one changes, the layout is full.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
@@ -45,8 +47,6 @@ class ShardClips:
 
 
 class LayoutClips(NamedTuple):
-    """The columns of a version's clips that a layout needs, some tens of bytes a clip."""
-
     key: UInt64s  # seeded draw, by which clips are ordered within a shard
     seconds: Float64s
     split: NDArray[np.integer[Any]]  # index into `names`
@@ -61,8 +61,6 @@ class Before(NamedTuple):
 
 
 class PublishedShard(NamedTuple):
-    """An output shard of a published version."""
-
     split: str
     number: int
     generation: int
@@ -93,11 +91,31 @@ def published_shards(portions: Iterable[pa.Table]) -> list[PublishedShard]:
     return published
 
 
+class PublishedClips(NamedTuple):
+    high: UInt64s  # first half of the hash of the id
+    low: UInt64s  # second half
+    shards: list[PublishedShard]
+
+
+def load_published(newest: Path, seed: int) -> PublishedClips:
+    """The newest version's clips and output shards. Raises RunError if its table is lost or
+    damaged. `seed`: of the ids' hashes."""
+    keys, places = [np.empty((0, 2), np.uint64)], list[pa.Table]()
+    for table in tables.row_groups(
+        newest / UTTERANCES_FILE, ["id", "shard", "split", "generation"], opened=Proved(newest)
+    ):
+        keys.append(sorted_keys.hashes(table["id"].to_pylist(), f"{seed}:"))
+        places.append(table.select(["shard", "split", "generation"]))
+    every = np.concatenate(keys)
+    high, low = (np.ascontiguousarray(half) for half in every.T)
+    return PublishedClips(high, low, published_shards(places))
+
+
 def clips_of(table: pa.Table, settings: PackageSettings) -> LayoutClips:
     """The clips of a table (columns id, split, num_samples, sample_rate)."""
     coded = long_columns.coded(table["split"])
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    keys = seeded_hash.draws(str(settings.seed), table["id"].to_pylist())
+    keys = sorted_keys.draws(str(settings.seed), table["id"].to_pylist())
     return LayoutClips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())
 
 
@@ -192,22 +210,18 @@ def _new_shards(
         code = clips.names.index(split)
         chosen = rows[splits == code]
         lengths = clips.seconds[chosen]
+        every = clips.seconds[clips.split == code]
+        hours = settings.tar_hours
+        if every.sum() / 3600 >= 0.999 * hours * MOST_TARS:
+            hours = max(hours, math.fsum(every) / 3600 / MOST_TARS)  # whatever the order
+        wanted = max(1, round(math.fsum(lengths) / 3600 / hours))
         # Only a split's first generation needs a multiple of `readers`.
         readers = 1 if split in first_numbers else settings.readers
-        whole = math.fsum(lengths)  # whatever the order
-        hours = tar_hours(settings, clips.seconds[clips.split == code])
-        count = shard_count(whole, hours, len(lengths), readers)
+        count = max(1, min(-(-wanted // readers) * readers, len(lengths)))
         distributed = distribute(lengths, clips.key[chosen], count)
         for number, indices in enumerate(distributed, first_numbers.get(split, 0)):
             shards.append(ShardClips(split, number, generation, chosen[indices]))
     return shards
-
-
-def tar_hours(settings: PackageSettings, seconds: Float64s) -> float:
-    """Hours for each new tar of a split, given the seconds of all its clips."""
-    if seconds.sum() / 3600 < 0.999 * settings.tar_hours * MOST_TARS:
-        return settings.tar_hours
-    return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
 
 
 def loads_of(shards: list[ShardClips], seconds: Float64s) -> dict[str, list[float]]:
@@ -218,19 +232,8 @@ def loads_of(shards: list[ShardClips], seconds: Float64s) -> dict[str, list[floa
     return loads
 
 
-# Distributes clips over output shards of about equal duration, shuffled by the seed. Work shards
-# have no influence.
-
-
-def shard_count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
-    """Number of output shards of about `hours` each: a multiple of `readers` if there are enough
-    clips, at most one for each clip, at least one."""
-    wanted = max(1, round(seconds / 3600 / hours))
-    return max(1, min(-(-wanted // readers) * readers, clips))
-
-
 def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
-    """Indices of the clips of each shard, ordered by their keys.
+    """Indices of the clips of each of some shards of about equal duration, ordered by their keys.
 
     Longest clips first, each goes to the shard with the fewest seconds (greedy LPT scheduling): any
     two shards differ by at most the longest clip, and no small last shard remains. Ties are broken

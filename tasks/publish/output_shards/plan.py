@@ -1,30 +1,44 @@
-"""The plan of a version: its rows in order, and the output shards that workers write.
+"""The plan of a version, and what workers do by it: link or write output shards, and read them
+back.
 
-It is kept in `.plan/` of the staging folder until the version is published, so that a worker call
-needs only the number of its shard. Each row group of `utterances.parquet` has a part of its own:
+The plan is kept in `.plan/` of the staging folder until the version is published, so that a worker
+call needs only the number of its shard. Each row group of `utterances.parquet` has a part of its
+own:
 
     <part>/rows.arrow     the columns of its rows that formats read: a record batch for each tar,
                           without rows if the tar is linked in every format
     <part>/shards.arrow   its output shards, in every format
     hashes/<n>            digests of the files of shard n, written by `write`, then by `check`
+
+What the newest version has, too, is linked, unread if it has its guard (size, time of change and
+inode) of OUT/manifests/package/guards.json, where they are noted at publication. Formats work in
+local folders only: on an object store, a worker writes a shard into a local folder and uploads it,
+and downloads it again to check it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ... import plugins, storage
+from ...base.errors import CorruptManifest, RunError
+from ...base.logs import log
 from ...base.schema import UTTERANCES, ClipRow
-from ...formats import Hashes, OutputShard, PublishedFile
+from ...formats import Hashes, Output, OutputShard, PublishedFile
+from ...plugins.contracts import Format
+from ...settings import StageSettings
 from ...settings.job import Job
-from ...storage import tables
+from ...shard_store import blobs, manifest
+from ...storage import publication, tables, versions
 from ..published_columns import PCM_COLUMNS, sources_of
 from . import format_shards
 from .format_shards import PreviousVersion
@@ -32,6 +46,8 @@ from .layout import ShardClips
 
 PLAN, HASHES, ROWS, SHARDS = ".plan", "hashes", "rows.arrow", "shards.arrow"
 PART_BITS = 24  # low bits of a shard's number: its index in its part
+GUARDS = "manifests/package/guards.json"
+EVERY = 30  # versions; within them, each linked file is read once, so that bit rot is found
 FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
 SHARD = pa.schema(
     {
@@ -43,7 +59,7 @@ SHARD = pa.schema(
 )
 
 
-def write(
+def save(
     job: Job,
     home: Path,
     shards: Sequence[ShardClips],
@@ -57,7 +73,7 @@ def write(
     `rows`: rows of the shards, in order; `derived`: columns of `format_shards.all_derived` for
     them.
     """
-    folder = home / PLAN / part_name(part)
+    folder = _folder(home, part)
     folder.mkdir(parents=True)
     source_columns = [*sources_of(job)]
     planned = format_shards.with_columns(rows, derived)
@@ -75,8 +91,8 @@ def write(
     return laid_out.drop_columns([*source_columns, *derived])
 
 
-def part_name(part: int) -> str:
-    return f"{part:05d}"
+def _folder(home: Path, part: int) -> Path:
+    return home / PLAN / f"{part:05d}"
 
 
 def number_of(part: int, index: int) -> int:
@@ -84,13 +100,12 @@ def number_of(part: int, index: int) -> int:
     return part << PART_BITS | index
 
 
-def part_and_index(number: int) -> tuple[str, int]:
-    """(folder of the part, index in it) of an output shard; the inverse of `number_of`."""
-    return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
+def part_of(number: int) -> int:
+    return number >> PART_BITS
 
 
 def _seen(job: Job, table: pa.Table) -> list[str]:
-    """The columns of a part's rows that workers read: those that `rows` passes to formats, and
+    """The columns of a part's rows that workers read: those that `_rows` passes to formats, and
     those that say where PCM is stored."""
     seen = {"id", *PCM_COLUMNS}
     for plugin in job.package.formats:
@@ -125,7 +140,6 @@ def _laid_out(
 
 
 def in_order(schema: pa.Schema) -> pa.Schema:
-    """The columns of every version, then the others."""
     fields = {field.name: field for field in schema}
     every = [fields.pop(field.name, field) for field in UTTERANCES]
     return pa.schema([*every, *fields.values()])
@@ -133,46 +147,29 @@ def in_order(schema: pa.Schema) -> pa.Schema:
 
 def _save_rows(path: Path, table: pa.Table, counts: Sequence[int], written: Sequence[bool]) -> None:
     """Write an Arrow file with a record batch for each count of rows, so that a worker reads only
-    its own; an empty one where no shard is `written`.
-
-    Chunks are combined once for the whole table, because combining them for each of many batches
-    would take most of the time.
-    """
-    table = table.combine_chunks()
-    whole = table.to_batches()
+    its own; an empty one where no shard is `written`."""
+    [whole] = table.combine_chunks().to_batches()  # once: for each of many batches it takes long
     ends = np.cumsum(counts).tolist()
     with tables.writing(path, table.schema) as out:
         for low, high, is_written in zip([0, *ends[:-1]], ends, written, strict=True):
-            high = high if is_written else low
-            if len(whole) > 1:  # too much text for a single batch
-                some = table.slice(low, high - low).combine_chunks().to_batches()
-                [batch] = some or table.schema.empty_table().to_batches()
-            else:
-                batch = whole[0].slice(low, high - low)
-            out.write_batch(batch)
-
-
-def from_row(row: Mapping[str, Any]) -> OutputShard:
-    """The output shard that a row (SHARD) describes."""
-    unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
-    return OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged})
+            out.write_batch(whole.slice(low, high - low if is_written else 0))
 
 
 def parts(staging: Path) -> list[int]:
-    """Numbers of the parts, in order."""
     return sorted(
         int(name) for name in storage.store_of(staging).folders(staging / PLAN) if name.isdigit()
     )
 
 
 def shards_of(staging: Path, part: int) -> list[OutputShard]:
-    """The output shards of one part, in order."""
-    table = tables.read_arrow(staging / PLAN / part_name(part) / SHARDS)
-    return [from_row(row) for row in table.to_pylist()]
+    shards = []
+    for row in tables.read_arrow(_folder(staging, part) / SHARDS).to_pylist():
+        unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
+        shards.append(OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged}))
+    return shards
 
 
 def numbered(staging: Path) -> dict[int, OutputShard]:
-    """All output shards by number, in order."""
     return {
         number_of(part, index): shard
         for part in parts(staging)
@@ -180,15 +177,13 @@ def numbered(staging: Path) -> dict[int, OutputShard]:
     }
 
 
-def shard(staging: Path, number: int) -> OutputShard:
-    part, index = part_and_index(number)
-    table = tables.read_arrow(staging / PLAN / part / SHARDS)
-    return from_row(table.slice(index, 1).to_pylist()[0])
+def _shard(staging: Path, number: int) -> OutputShard:
+    return shards_of(staging, part_of(number))[number - number_of(part_of(number), 0)]
 
 
-def rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[ClipRow]:
+def _rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[ClipRow]:
     """The rows of an output shard as its format gets them, with `more` columns."""
-    with tables.arrow(staging / PLAN / part_and_index(number)[0] / ROWS) as file:
+    with tables.arrow(_folder(staging, part_of(number)) / ROWS) as file:
         batch = pa.ipc.open_file(file).get_batch(one.group)
     columns = format_shards.own_columns(one.format, batch)
     return format_shards.rows_for(plugins.FORMATS.load(one.format), columns, *more)
@@ -205,7 +200,7 @@ def load_hashes(staging: Path, number: int) -> Hashes:
     return _hashes(storage.read(staging / PLAN / HASHES / str(number)))
 
 
-def all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
+def _all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
     """Digests of the files of all shards; for linked files, those of the previous version."""
     saved = storage.store_of(staging).read_all(staging / PLAN / HASHES)
     hashes: Hashes = {}
@@ -220,3 +215,147 @@ def all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
 
 def _hashes(data: bytes) -> Hashes:
     return {path: (sha256, size) for path, (sha256, size) in json.loads(data).items()}
+
+
+# What workers do.
+
+
+class Linked(NamedTuple):
+    written: list[int]  # numbers of those that must be written
+    lost: list[str]  # files of the newest version that are missing or damaged
+
+
+def link(job: Job, staging: Path, part: int) -> Linked:
+    """On a worker: link those output shards of a part that the newest version has, too."""
+    result = Linked([], [])
+    newest = versions.newest(job.out)
+    guards = _guards(job.out, newest) if newest else {}
+    for index, shard in enumerate(shards_of(staging, part)):
+        if newest is None or not shard.unchanged:
+            result.written.append(number_of(part, index))
+        elif not _linked(staging, shard, newest, guards):
+            result.lost.extend(old.path.removeprefix(f"{newest}/") for old in shard.unchanged)
+    return result
+
+
+def _guards(out: Path, version: Path) -> Mapping[str, str]:
+    """The guards of the version's files at its publication, by name; empty without a note."""
+    try:
+        noted = storage.read_json(out / GUARDS)
+    except (OSError, ValueError):
+        return {}
+    guards: Mapping[str, str] = noted["guards"] if noted.get("version") == version.name else {}
+    return guards
+
+
+def save_guards(out: Path, version: Path) -> None:
+    """Save the guards of the newest version's files. Call it only while holding OUT's lock."""
+    guards = dict(storage.store_of(version).guards(version))
+    noted = json.dumps({"version": version.name, "guards": guards})
+    storage.write_atomic(out / GUARDS, noted.encode())
+
+
+def _linked(staging: Path, shard: OutputShard, newest: Path, guards: Mapping[str, str]) -> bool:
+    """Link the files of a shard; False if one differs from what was published."""
+    for old, new in zip(shard.unchanged, shard.files, strict=True):
+        name = old.path.removeprefix(f"{newest}/")
+        is_due = (zlib.crc32(name.encode()) + versions.number(newest)) % EVERY == 0
+        guard = "" if is_due else guards.get(name, "")
+        if not storage.store_of(staging).link(
+            storage.place(old.path), staging / new, old.sha256, old.size, guard
+        ):
+            break
+    else:
+        return True
+    path = shard.unchanged[0].path
+    log.warning(
+        "%s is damaged or gone; the new version gets a new one",
+        path if len(shard.unchanged) == 1 else f"a file of {path}",
+    )
+    return False
+
+
+def write(job: Job, staging: Path, number: int) -> None:
+    """On a worker: write a shard, read it back, decode everything and record its digests. A faulty
+    shard is written once more; RunError if that is faulty, too. CorruptManifest if a blob is
+    damaged, after removing all damaged ones of the shard."""
+    shard = _shard(staging, number)
+    _write(job, staging, number, shard)
+    if faults := _faults(job, staging, number, shard):
+        log.warning("%s; it is written once more", "; ".join(faults[:3]))
+        for path in shard.files:
+            storage.remove(staging / path)
+        _write(job, staging, number, shard)
+        faults = _faults(job, staging, number, shard)
+    if faults:
+        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+
+
+def _write(job: Job, staging: Path, number: int, shard: OutputShard) -> None:
+    # A file that a dead worker left may be a link into a published version.
+    for path in shard.files:
+        storage.store_of(staging).detach(staging / path)
+    module, settings = _format(job, shard)
+    rows = _rows(staging, number, shard, "id", *PCM_COLUMNS)
+    clips = [clip for row in rows for clip in (row, *blobs.beside(row), *blobs.sides(row))]
+    try:
+        with (
+            storage.store_of(staging).writing(staging) as home,
+            blobs.reading(job.out, clips) as pcm,
+        ):
+            out = Output(home)
+            module.write(shard, rows, pcm, out, settings)
+    except CorruptManifest:
+        _remove_damaged_blobs(job, clips)
+        raise
+    save_hashes(staging, number, out.hashes)
+
+
+def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
+    """The faults of a shard; if there are none, the digests of its files are recorded."""
+    module, settings = _format(job, shard)
+    with storage.store_of(staging).reading(staging, shard.files) as home:
+        out = Output(home, load_hashes(staging, number))
+        faults: list[str] = module.check(shard, _rows(staging, number, shard), out, settings)
+        hashes = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
+    if not faults:
+        save_hashes(staging, number, hashes)
+    return faults
+
+
+def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
+    plugin = next(plugin for plugin in job.package.formats if plugin.use == shard.format)
+    return plugins.FORMATS.resolve(plugin)
+
+
+def _remove_damaged_blobs(job: Job, clips: list[ClipRow]) -> None:
+    """Remove the blobs that do not hold the PCM that the rows name."""
+    with blobs.reading(job.out, clips) as pcm:
+        for clip in clips:
+            try:
+                pcm(clip)
+            except CorruptManifest as fault:
+                manifest.repair(job.out, fault)
+
+
+@contextmanager
+def finished(job: Job, staging: Path, kept: Sequence[str]) -> Iterator[tuple[Path, Hashes]]:
+    """Remove the plan and write the formats' lists. Yields a local folder with the lists and the
+    version's tables (the staging folder itself unless it is remote), and the digests of all shard
+    files. `kept`: files of the version's tables."""
+    every = numbered(staging)
+    shards, hashes = [*every.values()], _all_hashes(staging, every)
+    store = storage.store_of(staging)
+    store.remove_tree(staging / PLAN)
+    formats = [(plugin.use, *plugins.FORMATS.resolve(plugin)) for plugin in job.package.formats]
+    wanted = list(dict.fromkeys([*kept, *(path.name for path in store.names(staging))]))
+    sizes = dict[str, int | None].fromkeys(hashes)
+    for use, module, _ in formats:
+        paths = [path for shard in shards if shard.format == use for path in shard.files]
+        wanted += [path for path in paths if path.endswith(module.READ_BACK)]
+        if module.SIZED:
+            sizes |= {path: hashes[path][1] for path in paths}
+    with publication.publisher(staging).finishing(staging, wanted, sizes, job.scratch) as home:
+        for use, module, settings in formats:
+            module.finish([shard for shard in shards if shard.format == use], home, settings)
+        yield home, hashes

@@ -26,8 +26,6 @@ from ..outcomes import shard_batches
 
 @dataclass(slots=True)
 class Checked:
-    """The faults, and how much was read."""
-
     faults: list[str] = field(default_factory=list)  # messages
     damaged: list[str] = field(default_factory=list)  # files and folders of OUT to remove
     parts: int = 0
@@ -81,11 +79,10 @@ def verify(out: Path) -> Checked:
     _outcomes(out, checked)
     index = Index(out)
     index.warn_of_foreign()
-    gone = index.gone()
     reported = "\n".join(checked.faults)
-    checked.faults += [
-        f"{name} is gone since the last run" for name in gone if name not in reported
-    ]
+    for name in index.gone():
+        if name not in reported:
+            checked.faults.append(f"{name} is gone since the last run")
     return checked
 
 
@@ -109,18 +106,17 @@ def _outcomes(out: Path, checked: Checked) -> None:
     for name in shard_batches.kept_in(out):
         batch = shard_batches.ShardBatch(home / name, ())
         with suppress(CorruptManifest):
-            for file, digest in batch.facts["files"].items():
+            for file, digest in batch.facts.files.items():
                 try:
                     path = storage.inside(batch.home, file)
+                    fault = "" if storage.exists(path) else f"{_name(out, path)} is gone"
                 except UnsafePlace as error:
-                    checked.faults.append(f"{_name(out, batch.home)}: {error}")
+                    fault = f"{_name(out, batch.home)}: {error}"
+                if fault:
+                    checked.faults.append(fault)
                     checked.damaged.append(_name(out, batch.home))
-                    continue
-                if storage.exists(path):
-                    _hashed(out, path, digest, checked, batch.home)
                 else:
-                    checked.faults.append(f"{_name(out, path)} is gone")
-                    checked.damaged.append(_name(out, batch.home))
+                    _hashed(out, path, digest, checked, batch.home)
 
 
 def _hashed(out: Path, path: Path, named: str, checked: Checked, whole: Path | None = None) -> bool:

@@ -10,7 +10,7 @@ Published versions never change: `Answer.versions` names those that still hold s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,8 +33,6 @@ RESULTS = ("transcribe", "filter", "resample")  # texts are found by PCM, which 
 
 @dataclass(slots=True)
 class Answer:
-    """What was removed, and which versions still hold it."""
-
     recordings: int = 0
     clips: int = 0  # whose PCM was stored
     texts: int = 0  # transcripts, and answers of models
@@ -120,8 +118,11 @@ def _heard(out: Path, speaker: str) -> set[str]:
 
 def _purge(out: Path, gone: Forgotten) -> Answer:
     """Remove everything that is recorded, whenever that was."""
-    answer = Answer(versions=[*_holding(out, gone)])
-    store = storage.store_of(out)
+    answer, store = Answer(), storage.store_of(out)
+    for version in versions.all_of(out):
+        recordings = tables.read(version / LEDGER_FILE, columns=["recording"])["recording"]
+        if any(map(gone.names, filter(None, recordings.unique().to_pylist()))):
+            answer.versions.append(version.name)
     store.remove_tree(out / "manifests" / "package" / FACTS)
     for folder in store.folders(out / "runs"):
         store.remove(out / "runs" / folder / "report.html")
@@ -153,25 +154,22 @@ def _purge_shard(out: Path, shard: str, names: set[str], answer: Answer) -> None
     """Write the files of a shard's results anew without some recordings. Texts that belong to no
     PCM of others go, too: answers of language models, which may be of any clip."""
     gone = pa.array(sorted(names), pa.string())
+
+    def of_others(table: pa.Table) -> pa.ChunkedArray:
+        return pc.invert(pc.is_in(table["recording"], gone))
+
     pcm = [part.table for part in manifest.read(out, "resample", shard)]
-    others = {
-        name
-        for table in pcm
-        for name in table["audio"].filter(_others(table["recording"], gone)).to_pylist()
-    }
+    others = {name for t in pcm for name in t["audio"].filter(of_others(t)).to_pylist()}
     heard = pa.array(sorted(others), pa.string())
     for stage in RESULTS:
         for path in manifest.files(out, stage, shard):
             parts = manifest.open_parts(path)
-            stays = [
-                pc.is_in(part.table["audio"], heard)
-                if stage == "transcribe"
-                else _others(part.table["recording"], gone)
-                for part in parts
-            ]
-            pairs = [*zip((part.table for part in parts), stays, strict=True)]
-            kept = [table.filter(stay) for table, stay in pairs]
-            dropped = [table.filter(pc.invert(stay)) for table, stay in pairs]
+            kept, dropped = list[pa.Table](), list[pa.Table]()
+            for table in (part.table for part in parts):
+                of_texts = stage == "transcribe"
+                stays = pc.is_in(table["audio"], heard) if of_texts else of_others(table)
+                kept.append(table.filter(stays))
+                dropped.append(table.filter(pc.invert(stays)))
             if not (count := sum(map(len, dropped))):
                 continue
             if stage == "resample":
@@ -188,10 +186,6 @@ def _purge_shard(out: Path, shard: str, names: set[str], answer: Answer) -> None
             _remove(out, [path], answer)
     parts = manifest.read(out, "resample", shard)
     _remove(out, compaction.unnamed(blobs.files(out, shard), parts), answer)
-
-
-def _others(recordings: pa.ChunkedArray, gone: pa.Array) -> pa.ChunkedArray:
-    return pc.invert(pc.is_in(recordings, gone))
 
 
 def _remove(out: Path, paths: Sequence[Path], answer: Answer) -> None:
@@ -213,15 +207,3 @@ def _purge_decisions(out: Path, heads: set[str]) -> int:
         lines = b"".join(map(decision_log.line, stay))
         append_log.replace(decision_log.path(out), out / decision_log.FOLDER, lines)
     return count
-
-
-def _holding(out: Path, gone: Forgotten) -> Iterator[str]:
-    """The versions that hold such a recording."""
-    for version in versions.all_of(out):
-        names = tables.read(version / LEDGER_FILE, columns=["recording"])["recording"].unique()
-        if any(map(gone.names, _texts(names))):
-            yield version.name
-
-
-def _texts(names: pa.Array | pa.ChunkedArray) -> Iterable[str]:
-    return filter(None, names.to_pylist())

@@ -15,7 +15,7 @@ removed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,13 +29,7 @@ from ...base.errors import ConfigError, RunError
 from ...base.json_types import JsonObject
 from ...base.schema import LEDGER_FILE, RecordingRow
 from ...recording.limits import REFUSED
-from ...settings import (
-    FilterSettings,
-    Plugin,
-    ResampleSettings,
-    StageSettings,
-    TranscribeSettings,
-)
+from ...settings import FilterSettings, Plugin, ResampleSettings, StageSettings, TranscribeSettings
 from ...settings.job import Job
 from ...shard_store import (
     annotated,
@@ -77,8 +71,15 @@ class Plan:
 
     def as_dict(self) -> JsonObject:
         """Items, files and bytes of each kind; `freed`: bytes of files without another link."""
-        files = {kind: [*_files(self.out, paths)] for kind, paths in self.goes.items()}
-        freed = _freed(files)
+        store = storage.store_of(self.out)
+        files = {
+            k: [f for path in paths for f in store.files(path)] for k, paths in self.goes.items()
+        }
+        freed, links = dict.fromkeys(files, 0), Counter[object]()
+        for kind, members in files.items():
+            for file in members:  # each counts once, with its last link
+                links[file.inode] += 1
+                freed[kind] += file.size if links[file.inode] == file.links else 0
         kinds = {
             kind: {
                 "items": len(paths),
@@ -136,18 +137,14 @@ def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -
     index = Index(out)
     index.warn_of_foreign()
     counts = Counter(name.rpartition("/")[0] for name in index.files)
-    complete = {
-        shard
-        for shard in shards
-        if all(counts[f"manifests/{stage}/{shard}"] == 1 for stage in STAGES)
-        and counts[f"audio/{shard}"] <= 1
-    }
     current = [kept for kept in settings if kept.current] or settings
     states = [UpToDate(kept.job, shards, index, any_code=True) for kept in current]
     return {
         shard
-        for shard in complete
-        if states and all(all((state.items(shard) or {"": 0}).values()) for state in states)
+        for shard in (shards if states else ())
+        if all(counts[f"manifests/{stage}/{shard}"] == 1 for stage in STAGES)
+        and counts[f"audio/{shard}"] <= 1
+        and all(all((state.items(shard) or {"": 0}).values()) for state in states)
     }
 
 
@@ -199,37 +196,17 @@ def _live(kept: Iterable[Path]) -> set[str]:
 
 def _staging(out: Path) -> Iterator[Path]:
     """Leftovers of dead runs and dead prunes."""
-    store = storage.store_of(out)
-    listing = out / "manifests" / ".listing"
-    if store.is_folder(listing):
-        yield listing
+    store, listing = storage.store_of(out), out / "manifests" / ".listing"
+    publisher = publication.publisher(out)
     folders = [
-        path
-        for home in (versions.home(out), out / "runs")
-        for path in publication.publisher(out).leftovers(home)
+        path for home in (versions.home(out), out / "runs") for path in publisher.leftovers(home)
     ]
+    folders += [listing] if store.is_folder(listing) else []
     yield from folders
     for root in ("manifests", "audio", "datasets", "runs"):
         for temp in sorted(store.temporaries(out / root)):
-            if listing not in temp.parents and not set(folders) & set(temp.parents):
+            if not set(folders) & set(temp.parents):
                 yield temp
-
-
-def _freed(files: Mapping[str, Iterable[storage.File]]) -> dict[str, int]:
-    """Bytes freed, by kind: each file counts once, with its last link."""
-    links: Counter[object] = Counter()
-    freed = dict.fromkeys(files, 0)
-    for kind, members in files.items():
-        for file in members:
-            links[file.inode] += 1
-            if links[file.inode] == file.links:
-                freed[kind] += file.size
-    return freed
-
-
-def _files(out: Path, paths: Iterable[Path]) -> Iterator[storage.File]:
-    for path in paths:
-        yield from storage.store_of(out).files(path)
 
 
 def _remove(out: Path, paths: Iterable[Path]) -> None:
@@ -247,8 +224,6 @@ def _remove(out: Path, paths: Iterable[Path]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeptSettings:
-    """Settings whose results stay."""
-
     job: Job
     weights: str  # hash of the recogniser's weights
     current: bool = True  # for later runs: while they have recordings to cut, PCM and texts stay
@@ -299,7 +274,6 @@ class _View(ShardView):
 
     @cached_property
     def wanted_audio(self) -> set[str]:
-        """Recipes of the utterances' PCM."""
         audio = {u.cut.audio for u in self.cut}
         audio |= {turn.audio for u in self.cut for turn in self.own_turns(u.cut)}
         audio |= {side for u in self.cut for side in self.sides(u.cut)}
@@ -376,6 +350,10 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
     needed, covered = [], set[str]()
     for part in parts:
         usable, stands = view.usable(part)
+        measured = set[str]()  # columns and annotations for which the part has values
+        for name in ("measures", "prints"):
+            for chunk in part.table[name].chunks if name in part.table.column_names else ():
+                measured.update(pc.unique(chunk.keys).to_pylist())
         rows = part.table.select(["cut", "kind", "error_code"]).to_pylist()
         if any(row["kind"] == TURNS and row["cut"] in view.wanted_turns for row in rows):
             needed.append(part.path)
@@ -387,7 +365,7 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
         ]
         fresh = {r["cut"] for r in rows if r["kind"] == "recording"} - covered
         covered |= {r["cut"] for r in rows if r["cut"] in fresh and r["error_code"] not in REFUSED}
-        if rows and (fresh or any(r["error_code"] for r in rows) or _measured(part) & _of(usable)):
+        if rows and (fresh or any(r["error_code"] for r in rows) or measured & _of(usable)):
             needed.append(part.path)
     return needed
 
@@ -396,12 +374,3 @@ def _of(filters: Collection[str]) -> set[str]:
     """The filters' columns, and the keys of their annotations and fingerprints."""
     names = {use: annotated.stored_by(use) for use in filters}
     return {n for use, of in names.items() for n in (use, *of.columns, *of.kept, *of.labels)}
-
-
-def _measured(part: Part) -> set[str]:
-    """Names of the columns and annotations for which a part has values."""
-    names: set[str] = set()
-    for name in ("measures", "prints"):
-        for chunk in part.table[name].chunks if name in part.table.column_names else ():
-            names.update(pc.unique(chunk.keys).to_pylist())
-    return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,16 +21,14 @@ from ... import plugins, storage
 from ...accounting import summary
 from ...accounting.ledger import PRECEDENCE
 from ...base import environment
-from ...base.arrays import Bools, UInt64s
 from ...base.errors import RunError, UnsafePlace
 from ...base.json_types import DatasetJson, PublishedEntry, parsed
 from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from ...formats import Output, OutputShard
-from ...plugins.contracts import Format
 from ...plugins.trusted import Untrusted
-from ...settings import Plugin, StageSettings
-from ...storage import sorted_keys, tables, versions
-from .. import leaks, seeded_hash
+from ...settings import Plugin
+from ...storage import queries, tables, versions
+from .. import leaks
 from ..choosing import components, split_input, splits
 from ..choosing.components import KINDS, SplitTable
 from ..dataset import datacard
@@ -44,8 +43,25 @@ SIDE_FOLDERS = (".nv-meta", ".cache")
 SIDE_ENDINGS = (".idx", ".index", ".spec.pt")
 
 
+CLIP_TABLES = ("clips", UTTERANCES_FILE, "id"), ("packaged", LEDGER_FILE, "utterance")
+#: SQL over these two tables (id, channel): rows, if there is this fault.
+CLIP_FAULTS = {
+    "utterances.parquet and the ledger differ in the channel of a clip": (
+        "SELECT 1 FROM packaged LEFT JOIN clips USING (id) WHERE packaged.channel IS NOT NULL "
+        "AND clips.channel IS DISTINCT FROM packaged.channel LIMIT 1"
+    ),
+    "an id occurs twice in utterances.parquet": (
+        "SELECT 1 FROM clips GROUP BY id HAVING count(*) > 1 LIMIT 1"
+    ),
+    "utterances.parquet and the ledger differ in what was packaged": (
+        "SELECT 1 FROM (SELECT DISTINCT id, 1 AS one FROM clips) AS a "
+        "FULL JOIN (SELECT DISTINCT id, 1 AS one FROM packaged) AS b USING (id) "
+        "WHERE a.one IS NULL OR b.one IS NULL LIMIT 1"
+    ),
+}
+
+
 def side_files(version: Path) -> list[str]:
-    """Files that readers have added to a version, sorted; they are not faults."""
     described = versions.described(version)
     unlisted = {*storage.store_of(version).tree(version)} - {*described["files"]}
     return sorted(filter(_is_side_file, unlisted))
@@ -62,7 +78,10 @@ def verify(version: Path) -> list[str]:
     try:
         described: DatasetJson = parsed(text)
         files: dict[str, PublishedEntry] = described["files"]
-        faults = [*_files(version, files)]
+        present = {*storage.store_of(version).tree(version)} - {DATASET_FILE}
+        strange = itertools.filterfalse(_is_side_file, sorted(present - files.keys()))
+        faults = [f"{name} is there, but dataset.json does not name it" for name in strange]
+        faults += [f"{name} is missing" for name in sorted(files.keys() - present)]
         if not datacard.intact(text, described[datacard.SEAL]):
             faults.insert(0, "dataset.json is not what was published: it was changed")
         for name, entry in files.items():
@@ -84,16 +103,6 @@ def verify(version: Path) -> list[str]:
     return faults
 
 
-def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
-    """Faults of missing files and of files that are neither listed nor readers' own."""
-    present = {*storage.store_of(version).tree(version)} - {DATASET_FILE}
-    for name in sorted(present - files.keys()):
-        if not _is_side_file(name):
-            yield f"{name} is there, but dataset.json does not name it"
-    for name in sorted(files.keys() - present):
-        yield f"{name} is missing"
-
-
 def _tables(version: Path, described: DatasetJson) -> list[str]:
     """Faults where ledger, utterances and dataset.json disagree; read a row group at a time."""
     faults: list[str] = []
@@ -106,8 +115,7 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
             faults.append(f"dataset.json's {name} are not those of the ledger")
     if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
-    faults += _channels(version)
-    faults += _ids(version)  # frees its tables before those of the splits are made
+    faults += _clips(version)  # frees its tables before those of the splits are made
     if splits.FILE in described["files"]:
         columns = leaks.columns(tables.schema(version / UTTERANCES_FILE).names)
         faults += split_faults(
@@ -119,58 +127,18 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
     return faults
 
 
-def _ids(version: Path) -> list[str]:
-    """Faults of ids: one occurs twice, or the ledger has others."""
-    faults = []
-    ids = _keys(tables.row_groups(version / UTTERANCES_FILE, ["id"]))
-    packaged = _keys(
-        part.filter(pc.equal(part["outcome"], "packaged")).select(["utterance"])
-        for part in tables.row_groups(version / LEDGER_FILE, ["utterance", "outcome"])
-    )
-    twice = _repeated(ids)
-    if twice.any():
-        faults.append("an id occurs twice in utterances.parquet")
-    if not np.array_equal(ids[~twice], packaged[~_repeated(packaged)]):
-        faults.append("utterances.parquet and the ledger differ in what was packaged")
-    return faults
-
-
-def _channels(version: Path) -> list[str]:
-    """Clips whose channel in the ledger differs from that of their row."""
-    of_ledger, of_clips = (
-        _keys(_channel_keys(part, name) for part in tables.row_groups(version / file, columns))
-        for file, name, columns in (
-            (LEDGER_FILE, "utterance", ["utterance", "outcome", "channel"]),
-            (UTTERANCES_FILE, "id", ["id", "channel"]),
-        )
-    )
-    places = sorted_keys.places_of(*of_ledger.T, *of_clips.T)
-    if (places < 0).any():
-        return ["utterances.parquet and the ledger differ in the channel of a clip"]
-    return []
-
-
-def _channel_keys(part: pa.Table, name: str) -> pa.Table:
-    """`<id>#<channel>` of each packaged clip that is one channel of its recording, as the column
-    `name`, which holds the ids."""
-    if "outcome" in part.column_names:
-        part = part.filter(pc.equal(part["outcome"], "packaged"))
-    part = part.filter(pc.is_valid(part["channel"]))
-    channels = pc.cast(part["channel"], pa.string())
-    return pa.table({name: pc.binary_join_element_wise(part[name], channels, "#")})
-
-
-def _keys(parts: Iterable[pa.Table]) -> UInt64s:
-    """16-byte hashes of all values of the first column, sorted; uint64 [rows, 2]."""
-    keys = [seeded_hash.keys("id", part.column(0).to_pylist()) for part in parts]
-    every = np.concatenate([np.empty((0, 2), np.uint64), *keys])
-    keys.clear()  # `every` is a copy
-    return every[np.lexsort((every[:, 1], every[:, 0]))]
-
-
-def _repeated(keys: UInt64s) -> Bools:
-    """Whether each of these sorted keys equals the one before it."""
-    return ~sorted_keys.first_of_runs(keys[:, 0], keys[:, 1])
+def _clips(version: Path) -> list[str]:
+    """Faults where the utterances and the ledger's packaged rows differ in ids or channels."""
+    with queries.tables() as database:
+        for table, file, name in CLIP_TABLES:
+            database.execute(f"CREATE TABLE {table} (id VARCHAR, channel INTEGER)")
+            columns = [name, "channel", *(["outcome"] if file == LEDGER_FILE else [])]
+            for rows in tables.row_groups(version / file, columns):
+                if file == LEDGER_FILE:
+                    rows = rows.filter(pc.equal(rows["outcome"], "packaged"))
+                clips = pa.table({"id": rows[name], "channel": rows["channel"]})
+                queries.add(database, table, clips)
+        return [fault for fault, sql in CLIP_FAULTS.items() if database.execute(sql).fetchone()]
 
 
 def _unread(version: Path, described: DatasetJson, seen: Collection[str]) -> list[str]:
@@ -252,14 +220,10 @@ def faults_read_back(version: Path, described: DatasetJson, seen: set[str]) -> I
     """Messages about faults; adds the files that were read to `seen`."""
     portions = _portions(version, described)
     size = sum(entry["bytes"] for entry in described["files"].values())
-    for texts, files in _read_all(portions, _cores() if size > LEAST else 1):
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    for texts, files in _read_all(portions, cores if size > LEAST else 1):
         seen.update(files)
         yield from texts
-
-
-def _cores() -> int:
-    """The number of cores that this process may use; 1 if the system does not say."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def _portions(version: Path, described: DatasetJson) -> Iterator[Portion]:
@@ -321,27 +285,15 @@ def read(portion: Portion) -> Read:
         files = module.files(split, number, format_shards.visible(module, rows), settings)
         shard = OutputShard(portion.plugin.use, split, number, index, count, tuple(files))
         seen += files
-        faults += _shard(portion.version, described, module, settings, shard, rows)
+        store = storage.store_of(portion.version)
+        with _noted(shard, faults), store.reading(portion.version, shard.files) as home:
+            out = Output(home)
+            with _noted(shard, faults):
+                faults += module.check(shard, format_shards.rows_for(module, rows), out, settings)
+            for name in [name for name in shard.files if (home / name).is_file()]:
+                digest = out.hashes.get(name) or storage.hashed(home / name)
+                faults += differs(name, digest, described)
     return faults, seen
-
-
-def _shard(
-    version: Path,
-    described: DatasetJson,
-    module: Format,
-    settings: StageSettings,
-    shard: OutputShard,
-    rows: pa.Table,
-) -> list[str]:
-    faults: list[str] = []
-    with _noted(shard, faults), storage.store_of(version).reading(version, shard.files) as home:
-        out = Output(home)
-        with _noted(shard, faults):
-            faults += module.check(shard, format_shards.rows_for(module, rows), out, settings)
-        for name in filter(lambda name: (home / name).is_file(), shard.files):
-            digest = out.hashes.get(name) or storage.hashed(home / name)
-            faults += differs(name, digest, described)
-    return faults
 
 
 @contextmanager

@@ -6,7 +6,7 @@ An output shard whose rows equal those of the newest version is planned as a lin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +19,13 @@ from ...base.json_types import DatasetJson, JsonObject
 from ...base.schema import UTTERANCES_FILE
 from ...settings.job import Job
 from ...storage import queries, tables
-from ..choosing import corpus_clips
-from ..choosing.corpus_clips import Chosen
+from ..choosing import next_version
+from ..choosing.next_version import Choice
 from ..outcomes.shard_batches import ShardBatch
-from ..output_shards import format_shards, plan
-from ..output_shards.format_shards import PreviousVersion
-from ..output_shards.layout import PublishedShard, ShardClips
 from ..published_columns import row_schema, sources_of
+from . import format_shards, plan
+from .format_shards import PreviousVersion
+from .layout import PublishedShard, ShardClips
 
 PLACE = "place"  # a row's place in the version
 
@@ -74,21 +74,25 @@ class Previous:
 def write(
     job: Job,
     batches: Sequence[ShardBatch],
-    chosen: Chosen,
-    frozen: JsonObject,
+    chosen: Choice,
     shards: Sequence[ShardClips],
     previous: Previous | None,
     home: Path,
 ) -> None:
-    """Write the table and the plan of the next version into its local folder `home`. `frozen`: the
-    state of corpus-wide plug-ins. Raises CorruptManifest if a shard batch is damaged."""
+    """Write the table and the plan of the next version into its local folder `home`. Raises
+    CorruptManifest if a shard batch is damaged."""
     clips = np.concatenate([shard.rows for shard in shards])  # in the order of the version
-    place_of_row = np.full(int(corpus_clips.first_rows(batches)[-1]), -1, np.int32)
+    place_of_row = np.full(int(next_version.first_rows(batches)[-1]), -1, np.int32)
     place_of_row[chosen.clips.row[clips]] = np.arange(len(clips), dtype=np.int32)
     schema = row_schema(job)
     sources = sources_of(job)
     published = pa.schema([field for field in schema if field.name not in sources])
-    derived = _derived(job, batches, chosen, clips, published)
+
+    def read(names: list[str]) -> pa.Table:  # in memory for all rows
+        rows = next_version.rows_of(batches, chosen.clips.row[clips], names)
+        return _named(rows, chosen, clips)
+
+    derived = format_shards.all_derived(job, published, read)
     placed = pa.schema([*schema, (PLACE, pa.int32())])
     sql = f"SELECT * EXCLUDE ({PLACE}) FROM given ORDER BY {PLACE}"
     with (
@@ -100,28 +104,16 @@ def write(
         for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
             span = clips[first : first + len(rows)]
             named = _named(rows, chosen, span)
-            labelled = _labelled(job, named, frozen)
+            labelled = _labelled(job, named, chosen.frozen)
             columns = {name: v.slice(first, len(rows)) for name, v in derived.items()}
             before = previous.beside(some) if previous else None
-            write_rows(plan.write(job, home, some, labelled, columns, before, part))
+            write_rows(plan.save(job, home, some, labelled, columns, before, part))
             first += len(rows)
-
-
-def _derived(
-    job: Job, batches: Sequence[ShardBatch], chosen: Chosen, clips: Int64s, published: pa.Schema
-) -> Mapping[str, pa.Array]:
-    """The columns that formats derive, for all clips in the order of the version. If there are any,
-    the columns from which they are derived are in memory for all rows."""
-
-    def read(names: list[str]) -> pa.Table:
-        return _named(corpus_clips.rows_of(batches, chosen.clips.row[clips], names), chosen, clips)
-
-    return format_shards.all_derived(job, published, read)
 
 
 def _placed(batches: Sequence[ShardBatch], place_of_row: np.ndarray) -> Iterator[pa.Table]:
     """The rows of the version's clips with their PLACE, batch by batch."""
-    begins = corpus_clips.first_rows(batches)
+    begins = next_version.first_rows(batches)
     for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
         place = place_of_row[begin:end]
         packaged = place >= 0
@@ -150,10 +142,10 @@ def _of_whole_shards(
         some, wanted = [], 0
 
 
-def _named(rows: pa.Table, chosen: Chosen, clips: Int64s) -> pa.Table:
+def _named(rows: pa.Table, chosen: Choice, clips: Int64s) -> pa.Table:
     """The rows of these clips, with their splits and the names of speakers across recordings."""
     splits, spoken = chosen.clips.split[clips], chosen.clips.speaker[clips]
-    return corpus_clips.named(rows, chosen, splits, spoken)
+    return chosen.named(rows, splits, spoken)
 
 
 def _labelled(job: Job, rows: pa.Table, frozen: JsonObject) -> pa.Table:

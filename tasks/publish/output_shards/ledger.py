@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from ...accounting import broken, summary
 from ...accounting.broken import Broken
-from ...accounting.summary import Totals
+from ...accounting.summary import REMOVED, Totals
 from ...base.schema import LEDGER, LEDGER_FILE
 from ...recording import forgotten
 from ...recording.forgotten import Forgotten
 from ...settings.job import Job
 from ...storage import queries, tables
 from ...storage.versions import Proved
-from ..outcomes import ledger_rows
+from ..outcomes import shard_batches
 from ..outcomes.shard_batches import SPANS, ShardBatch
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Columns beside those of LEDGER: a row's number, which orders rows with equal times, and whether
 #: the newest version does not have its recording.
 NUMBER, NEW = "number", "new"
+#: Columns that the row of a removed recording keeps.
+NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")
 SORTED = f"""
     SELECT given.* EXCLUDE ({NUMBER}), before.recording IS NULL AS {NEW}
     FROM given LEFT JOIN (SELECT recording FROM before WHERE live) AS before USING (recording)
@@ -50,8 +52,6 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
-    """What a version's ledger says."""
-
     every: Counted  # all recordings
     new: Counted  # those that the newest version does not have
     gone: list[str]  # names of those that have left their source since the newest version
@@ -72,7 +72,7 @@ def write(
     with queries.tables(job.package.memory, job.scratch) as database:
         removed, gone = _removed(database, batches, newest, forgotten.read(job.out))
         decided = (
-            ledger_rows.with_outcomes(batch.ledger(strict=True), outcomes)
+            shard_batches.with_outcomes(batch.ledger(strict=True), outcomes)
             for batch, outcomes in zip(batches, rejected, strict=True)
         )
         rows = _numbered(chain(decided, [removed]))
@@ -95,18 +95,22 @@ def _removed(
     newest: Path | None,
     on_request: Forgotten,
 ) -> tuple[pa.Table, list[str]]:
-    """A row for each recording of the newest version that no shard batch has, and the names of
-    those that were not removed before, except what was removed on request. Makes the table `before`
-    of the newest version's recordings."""
-    before = pa.schema([*(LEDGER.field(name) for name in ledger_rows.NAMES), ("live", pa.bool_())])
+    """A row of 0 s for each recording of the newest version that no shard batch has, and the names
+    of those that were not removed before, except what was removed on request. Makes the table
+    `before` of the newest version's recordings, `live` if they were in their sources then."""
+    before = pa.schema([*(LEDGER.field(name) for name in NAMES), ("live", pa.bool_())])
     with queries.given(database, before.empty_table()):
         database.execute("CREATE TABLE before AS SELECT * FROM given")
     database.execute("CREATE TABLE now (recording VARCHAR)")
     if newest is not None:
-        names = [*ledger_rows.NAMES, "reason"]
+        names = [*NAMES, "reason"]
         opened = Proved(newest)
         for rows in tables.row_groups(newest / LEDGER_FILE, names, opened=opened):
-            queries.add(database, "before", ledger_rows.recordings(rows))
+            firsts = [(name, "first") for name in names[1:]]
+            first = rows.group_by("recording", use_threads=False).aggregate(firsts)
+            first = first.rename_columns([n.removesuffix("_first") for n in first.column_names])
+            live = pc.fill_null(pc.not_equal(first["reason"], REMOVED), True)
+            queries.add(database, "before", first.select(NAMES).append_column("live", live))
         for batch in batches:
             recordings = batch.table(SPANS, ("recording",))["recording"].unique()
             queries.add(database, "now", pa.table({"recording": recordings}))
@@ -115,7 +119,11 @@ def _removed(
     ).to_arrow_table()
     left = on_request.without(left)
     gone: list[str] = left.filter(left["live"])["recording"].to_pylist()
-    return ledger_rows.removed(left), gone
+    nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
+    outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
+    columns = {name: pa.array([value] * len(left)) for name, value in (nothing | outcome).items()}
+    removed = pa.table({name: left[name] for name in NAMES} | columns)
+    return tables.conformed(removed, LEDGER), gone
 
 
 def _numbered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:

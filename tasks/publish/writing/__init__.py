@@ -1,1 +1,0 @@
-"""Writes the parts and output shards of a version on the workers."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from statistics import median
 
 from ..audio import Clip
-from ..recording import conversation
+from ..recording import turns
 from ..settings import StageSettings, Threshold
 
 VERSION = 1
@@ -61,7 +61,7 @@ class Settings(StageSettings):
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if not clip.turns or not clip.num_samples:
         return dict.fromkeys(COLUMNS)
-    talk = conversation.counts(clip.turns, clip.num_samples, clip.rate)
+    talk = turns.counts(clip.turns, clip.num_samples, clip.rate)
     return {
         "dialogue_turns": float(len(talk.lengths)),
         "dialogue_speakers": float(talk.speakers),

@@ -17,14 +17,10 @@ from .. import storage
 from ..base.errors import ItemError
 from ..storage import redirects, regular, urls
 from . import Locator, stream_copy, zip_member
-from .arrow_streams import table_of
-from .parquet_tables import Table
+from .parquet_tables import Table, table_of
 from .unreachable import PositionedReader, item_error
 
 Read = TypeVar("Read", bound=Callable[..., object])
-
-DIGEST_BLOCK = 1 << 20
-TO_THE_END = 1 << 62  # longer than any file
 
 
 class Source(io.RawIOBase):
@@ -68,8 +64,8 @@ def failure(file: BinaryIO) -> OSError | None:
 
 
 class Window(PositionedReader):
-    """Bytes `offset` to `offset + length` of an open file that others may read too, as a seekable
-    file; closing it leaves that file open."""
+    """Bytes `offset` to `offset + length` of an open file that others may read too; closing it
+    leaves that file open."""
 
     def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
         super().__init__()
@@ -83,13 +79,8 @@ class Window(PositionedReader):
         return self._size
 
     def _read_at(self, position: int, size: int) -> bytes:
-        remaining = max(self._size - position, 0)
-        return self._read_whole(self._offset + position, min(size, remaining))
-
-    def _read_whole(self, position: int, size: int) -> bytes:
-        """Bytes of the larger file from `position`."""
-        self._file.seek(position)
-        return self._file.read(size)
+        self._file.seek(self._offset + position)
+        return self._file.read(min(size, max(self._size - position, 0)))
 
 
 class SubFile(Window):
@@ -120,23 +111,24 @@ class Held(PositionedReader):
 
 
 def as_file(locator: Locator) -> BinaryIO:
-    """The encoded bytes, opened for reading; the caller closes it.
-
-    Raises ItemError `missing` if there is no such file, row or cell, `unreachable` if it cannot be
-    read now, `unreadable` if it is not a regular file.
-    """
+    """The encoded bytes, opened for reading. ItemError `missing` if there is no such file, row or
+    cell, `unreachable` if it cannot be read now, `unreadable` if it is not a regular file."""
     if locator.row is not None:
         return Held(_parquet_cell(locator))  # type: ignore[return-value]
     if locator.packing == "zip":
         return _zipped(locator)
-    if locator.packing is not None:
-        return _unpacked_member(locator)
-    if locator.offset is not None:
-        length = locator.length
-        if storage.is_url(locator.path):
-            return _fetched(locator.path, locator.offset, length)
-        return SubFile(locator, locator.offset, TO_THE_END if length is None else length)  # type: ignore[return-value]
-    return open_regular(locator.path, locator.inside)
+    start, length = locator.offset, locator.length
+    if locator.packing is not None:  # a member of a compressed tar
+        copy = unpacked(locator.path, locator.packing, locator.inside)
+        start, length = start or 0, length or 0
+        if copy.reached(start + length) < start + length:
+            raise copy.wrong or ItemError("truncated", "the archive ends within it")
+        return Window(copy, start, length)  # type: ignore[arg-type,return-value]
+    if start is None:
+        return open_regular(locator.path, locator.inside)
+    if storage.is_url(locator.path):
+        return _fetched(locator.path, start, length)
+    return SubFile(locator, start, 1 << 62 if length is None else length)  # type: ignore[return-value]
 
 
 def unpacked(path: str, packing: str, inside: int | None = None) -> stream_copy.Unpacked:
@@ -147,15 +139,6 @@ def unpacked(path: str, packing: str, inside: int | None = None) -> stream_copy.
         raise ItemError("missing", "not there") from error
     except OSError as error:
         raise item_error(error) from error
-
-
-def _unpacked_member(locator: Locator) -> BinaryIO:
-    """A member of a compressed tar. ItemError if its end cannot be reached."""
-    file = unpacked(locator.path, locator.packing or "", locator.inside)
-    start, length = locator.offset or 0, locator.length or 0
-    if file.reached(start + length) < start + length:
-        raise file.wrong or ItemError("truncated", "the archive ends within it")
-    return Window(file, start, length)  # type: ignore[arg-type,return-value]
 
 
 def _zipped(locator: Locator) -> BinaryIO:
@@ -175,10 +158,8 @@ def _zipped(locator: Locator) -> BinaryIO:
 
 def open_regular(path: str, inside: int | None = None) -> BinaryIO:
     """Open a regular file unbuffered, or a fetched copy of an object. `inside`: as a locator's.
-
     Refuses anything else: opening a named pipe would block forever. An unreachable store is a
-    RunError, not a fault of the item.
-    """
+    RunError."""
     if storage.is_url(path):
         return _fetched(path)
     try:
@@ -231,7 +212,7 @@ def digest(locator: Locator) -> tuple[str, int]:
     sha, size = hashlib.sha256(), 0
     with as_file(locator) as file:
         try:
-            while block := file.read(DIGEST_BLOCK):
+            while block := file.read(1 << 20):
                 sha.update(block)
                 size += len(block)
         except OSError as error:
@@ -240,11 +221,8 @@ def digest(locator: Locator) -> tuple[str, int]:
 
 
 def _parquet_cell(locator: Locator) -> pa.Buffer:
-    """The bytes of one cell of a Parquet file or an Arrow stream: an Audio struct {bytes, path} or
-    plain binary.
-
-    Memory holds one page of its row group, and a batch of cells.
-    """
+    """The bytes of a cell of a Parquet file or an Arrow stream: an Audio struct {bytes, path} or
+    plain binary. Memory holds one page of its row group, and a batch of cells."""
     column, row = locator.column or "audio", locator.row
     assert row is not None
     handle = open_regular(locator.path, locator.inside)

@@ -1,9 +1,6 @@
 """Tells what a file is: audio by its extension, or by its first bytes something that no decoder
-opens.
-
-The only list of extensions; imports no decoder. Deliberately missing: those of `RATELESS`, and `ts`
-(more often TypeScript than a transport stream; in folders its first bytes decide).
-"""
+opens. Deliberately missing among the extensions: those of `RATELESS`, and `ts` (more often
+TypeScript than a transport stream; in folders its first bytes decide)."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ RATELESS = frozenset(_RATELESS.split())
 _CODINGS = {"u": ("mulaw", "µ-law"), "m": ("mulaw", "µ-law"), "a": ("alaw", "A-law")}
 
 HEAD = 4096  # bytes that identify a file
-_PACKET, _SYNC = 188, 0x47  # a transport stream's packet: its bytes, and its first byte
+_PACKET, _SYNC = 188, 0x47  # of an MPEG transport stream: bytes, and the first byte
 LEAST = 12  # bytes; every format's header is longer
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -69,12 +66,6 @@ def rateless(extension: str | None) -> str | None:
         f"it to WAV, such as with `ffmpeg -f {kind} -ar 8000 -i a.{extension} a.wav` if it is "
         f"{name} of 8 kHz"
     )
-
-
-def is_transport_stream(head: bytes) -> bool:
-    """Whether a file begins with packets of an MPEG transport stream, 188 bytes each: three, or as
-    many as a shorter one has."""
-    return len(head) >= _PACKET and set(head[: 3 * _PACKET : _PACKET]) == {_SYNC}
 
 
 def compression(head: bytes) -> str | None:
@@ -120,12 +111,6 @@ def _is_text(head: bytes) -> bool:
     return all(char.isprintable() or char in "\t\n\r\f\ufeff" for char in text)
 
 
-# Whether a file in a folder or an archive is a recording: by its ending, and for `.ts` by its first
-# bytes, since TypeScript shares that ending with transport streams.
-
-#: Bytes that identify a transport stream.
-_PACKETS = 4 * 188
-
 #: (path or URL, most bytes) -> the first bytes of a file. Raises OSError or ItemError.
 ReadFile = Callable[[str, int], bytes]
 
@@ -140,14 +125,16 @@ def first_bytes(path: str, most: int, opener: regular.Opener = regular.read) -> 
 
 
 def is_recording(name: str, path: str, read: ReadFile = first_bytes) -> bool:
-    """`path`: where the file `name` is, as `read` takes it. A `.ts` that cannot be read counts as
-    one, so that its fault is reported."""
+    """Whether a file in a folder or an archive is a recording: by its ending, and for `.ts`, which
+    TypeScript has too, by its first packets. `path`: where the file `name` is, as `read` takes it.
+    A `.ts` that cannot be read counts as one, so that its fault is reported."""
     if known(name):
         return True
     if not name.lower().endswith(".ts"):
         return False
     try:
-        return is_transport_stream(read(path, _PACKETS))
+        head = read(path, 4 * _PACKET)
+        return len(head) >= _PACKET and set(head[: 3 * _PACKET : _PACKET]) == {_SYNC}
     except regular.NotAFile:
         return False
     except (OSError, ItemError):

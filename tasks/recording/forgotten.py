@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ..base.json_types import parsed
 from ..storage import append_log
 
 FILE, FOLDER = "forgotten.jsonl", "forgotten"
-CHANNEL = re.compile(r"#\d+$")  # of a recording that is a channel or track of a file
+_CHANNEL = re.compile(r"#\d+$")  # of a recording that is a channel or track of a file
 
 
 def name_hash(name: str) -> str:
@@ -36,7 +35,7 @@ def name_hash(name: str) -> str:
 
 def file_of(recording: str) -> str:
     """The name of a recording without its channel."""
-    return CHANNEL.sub("", recording)
+    return _CHANNEL.sub("", recording)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +84,7 @@ class Forgotten:
 
 def read(out: Path) -> Forgotten:
     """What was removed from an OUT on request."""
-    return _read(append_log.read(out / FILE, out / FOLDER))
-
-
-@lru_cache(maxsize=2)
-def _read(data: bytes) -> Forgotten:
+    data = append_log.read(out / FILE, out / FOLDER)
     entries = [parsed(line) for line in data.split(b"\n") if line.strip()]
     return Forgotten(
         *(
@@ -106,7 +101,6 @@ def add(
     speakers: Iterable[str],
     when: str,
 ) -> None:
-    """Record recordings, digests of their bytes, and speakers (`dataset/speaker`)."""
     entry = {
         "recordings": sorted({name_hash(file_of(name)) for name in recordings}),
         "contents": sorted({name_hash(content) for content in contents}),

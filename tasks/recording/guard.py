@@ -1,14 +1,11 @@
-"""Guards: short texts that change whenever the bytes of a file or object may have changed.
-
-A local file's guard is its size, mtime, inode and ctime; an object's comes from its store.
-Comparing guards is cheap; only a file whose guard changed is hashed again.
-"""
+"""Guards: short texts that change whenever the bytes of a file or object may have changed: a local
+file's size, mtime, inode and ctime, or what an object's store says. Only a file whose guard changed
+is hashed again."""
 
 from __future__ import annotations
 
 import errno
 import re
-from functools import partial
 from typing import NamedTuple
 
 from ..base.errors import UNREACHABLE, ItemError
@@ -40,8 +37,17 @@ class FileState(NamedTuple):
 
 def file_state(path: str) -> FileState:
     """Size and guard of a listed file or object, without opening it. Never raises OSError."""
+
+    def state_of() -> ObjectState:
+        try:
+            return urls.state(path)
+        except OSError as error:
+            if unreachable.passes(error):
+                raise unreachable.item_error(error) from error
+            raise
+
     try:
-        state = unreachable.patience.read(partial(_state, path))
+        state = unreachable.patience.read(state_of)
     except ValueError:  # a null byte, or a lone surrogate
         return FileState(error=("missing", "no file can have this name"))
     except ItemError as error:
@@ -54,30 +60,13 @@ def file_state(path: str) -> FileState:
     return FileState(state.size, state.guard)
 
 
-def _state(path: str) -> ObjectState:
-    try:
-        return urls.state(path)
-    except OSError as error:
-        if unreachable.passes(error):
-            raise unreachable.item_error(error) from error
-        raise
-
-
 def stat_error(error: OSError) -> tuple[str, str]:
     """(code, detail) of a failed `os.stat`: `missing` if nothing has the name; `unreachable` for a
     passing error, else `unreadable`."""
     gone = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-    code = (
-        "missing"
-        if error.errno in gone
-        else UNREACHABLE
-        if unreachable.passes(error)
-        else "unreadable"
-    )
+    fault = UNREACHABLE if unreachable.passes(error) else "unreadable"
+    code = "missing" if error.errno in gone else fault
     return code, error.strerror or "cannot be reached"
-
-
-# Recordings that are whole files, as in most sources.
 
 
 def display_path(path: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,24 +19,20 @@ def utterance_id(
 
     Matches `[A-Za-z0-9_-]+`: WeNet splits a member's name at the last dot, WebDataset at the first,
     and USTAR names hold 100 bytes. The hash covers dataset, path and the source's own key, because
-    cleaning may make two paths equal. It is always present, so that an id never depends on other
-    recordings. It has 64 bits: with 32, ids would collide among a million clips of equal length
-    whose names hold no ASCII.
+    cleaning may make two paths equal, and is always present, so that an id never depends on other
+    recordings. With 32 bits, ids would collide among a million clips of equal length whose names
+    hold no ASCII.
     """
-    return f"{_head(dataset, path, source_id)}-{round(start * 1000):08d}-{round(end * 1000):08d}"
+    unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]
+    head, _, tail = path.rpartition(".")
+    stem = _UNSAFE.sub("_", head if head and len(tail) <= 5 else path).strip("_")[-_STEM:]
+    parts = (dataset[:30], stem, unique, f"{round(start * 1000):08d}", f"{round(end * 1000):08d}")
+    return "-".join(filter(None, parts))
 
 
 def head(utterance: str) -> str:
     """The part of an utterance's id that those of its recording or given segment share."""
     return utterance.rsplit("-", 2)[0]
-
-
-@lru_cache(maxsize=1024)  # called for each utterance of a recording
-def _head(dataset: str, path: str, source_id: str | None) -> str:
-    unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]
-    head, _, tail = path.rpartition(".")
-    stem = _UNSAFE.sub("_", head if head and len(tail) <= 5 else path).strip("_")[-_STEM:]
-    return "-".join(part for part in (dataset[:30], stem, unique) if part)
 
 
 #: The name of a speaker linked over all recordings; it has no dataset.

@@ -1,8 +1,6 @@
-"""Limits on the length of a recording, and on the audio that its bytes may expand to.
-
-A decoder stops one sample after the limit. So the stored length of a recording that was decoded
-further shows what a lower limit would have left of it.
-"""
+"""Limits on the length of a recording, and on the audio that its bytes may expand to. A decoder
+stops one sample after the limit, so the stored length of a recording that was decoded further shows
+what a lower limit would have left of it."""
 
 from __future__ import annotations
 

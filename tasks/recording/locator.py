@@ -1,8 +1,6 @@
-"""Entries of a source's listing: recordings, where their bytes are, and their segments.
-
-Treat them as immutable; use `dataclasses.replace`. Types with millions of objects are not frozen: a
-frozen dataclass of so many fields takes six times as long to make, half of a listing's time.
-"""
+"""Entries of a source's listing: recordings, where their bytes are, and their segments. Treat them
+as immutable; use `dataclasses.replace`. Types with millions of objects are not frozen: that takes
+six times as long to make, half of a listing's time."""
 
 from __future__ import annotations
 

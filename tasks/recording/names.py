@@ -1,8 +1,6 @@
-"""Names of recordings and files as valid UTF-8 text: exact, unique and reversible.
-
-File names are bytes. Python decodes those that are not UTF-8 with surrogate escapes
-(`os.fsdecode`), which manifests, JSON and terminals cannot hold.
-"""
+"""Names of recordings and files as valid UTF-8 text: exact, unique and reversible. Python decodes
+bytes that are not UTF-8 with surrogate escapes (`os.fsdecode`), which manifests, JSON and terminals
+cannot hold."""
 
 from __future__ import annotations
 

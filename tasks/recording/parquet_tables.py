@@ -1,14 +1,17 @@
-"""Foreign Parquet files, read in batches whose memory is bounded in advance.
+"""Foreign Parquet files and Arrow streams, read in batches whose memory is bounded in advance.
 
 A page of 2 GB may compress to 20 kB, and a dictionary with one value of 8 MB may stand for a
 million rows. pyarrow allocates what a page's header claims, and the footer need not agree ("struct
 PageHeader" in parquet.thrift of apache/parquet-format; Thrift's compact protocol): so the headers
-are read first.
+are read first. An Arrow stream is mapped into memory; its offsets are checked before any value is
+read, and compressed batches, whose size nothing bounds, are refused.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
@@ -21,11 +24,10 @@ from ..storage import bounds
 from ..storage.bounds import megabytes
 from .names import display_text
 
-MAX_HEADER_BYTES = 1 << 20
-MAX_DEPTH = 16  # of structs in a header
-
 Source: TypeAlias = pa.NativeFile | BinaryIO
 
+MAX_HEADER_BYTES = 1 << 20
+MAX_DEPTH = 16  # of structs in a header
 MAX_FOOTER_BYTES = 32 << 20
 #: Total of the largest pages of the listed columns: one of each is in memory at once.
 MAX_LISTED_BYTES = 64 << 20
@@ -34,6 +36,7 @@ MAX_AUDIO_BYTES = 256 << 20
 #: Most bytes of cells before the wanted one: they cost time, not memory.
 MAX_PASSED_BYTES = 16 << 30
 ROWS = 1024  # in a batch
+_CONTINUES = b"\xff\xff\xff\xff"  # before each message of an Arrow stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +157,9 @@ class Table:
             source.seek(max(self.size - 8, 0))
             footer = int.from_bytes(source.read(4), "little")
             if MAX_FOOTER_BYTES < footer < self.size:
+                what = f"a Parquet footer of {megabytes(footer)}"
                 raise ItemError(
-                    "unreadable",
-                    f"a Parquet footer of {megabytes(footer)}; at most "
-                    f"{megabytes(MAX_FOOTER_BYTES)} are read",
+                    "unreadable", f"{what}; at most {megabytes(MAX_FOOTER_BYTES)} are read"
                 )
             source.seek(0)
             self.file = pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20)
@@ -171,11 +173,8 @@ class Table:
         self._left = bounds.expanded(self.size)
         rows, most = sum(group.num_rows for group in self.groups), bounds.rows(self.size)
         if not all(0 <= group.num_rows <= most for group in self.groups) or rows > most:
-            raise ItemError(
-                "unreadable",
-                f"a Parquet file of {self.size:,} bytes with {rows:,} rows; at most {most:,} are "
-                "read",
-            )
+            what = f"a Parquet file of {self.size:,} bytes with {rows:,} rows"
+            raise ItemError("unreadable", f"{what}; at most {most:,} are read")
 
     def listed(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Columns of texts and numbers of a row group, in batches. ItemError if their pages are too
@@ -212,11 +211,8 @@ class Table:
 
     def _refuse(self, group: int, names: Sequence[str], size: int, most: int, what: str) -> None:
         if size > most:
-            raise ItemError(
-                "unreadable",
-                f"row group {group} has pages of {megabytes(size)} {what} ({', '.join(names)}); "
-                f"at most {megabytes(most)} are read",
-            )
+            what = f"row group {group} has pages of {megabytes(size)} {what} ({', '.join(names)})"
+            raise ItemError("unreadable", f"{what}; at most {megabytes(most)} are read")
 
     def _batches(self, group: int, names: Sequence[str], largest: int) -> Iterator[pa.RecordBatch]:
         """`largest`: bytes of the largest page; no value is longer, however often it is
@@ -226,7 +222,10 @@ class Table:
             for batch in self.file.iter_batches(
                 rows, row_groups=[group], columns=list(names), use_threads=False
             ):
-                columns = [_decoded(column) for column in batch.columns]
+                columns = [
+                    column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                    for column in batch.columns
+                ]
                 self._left -= sum(column.nbytes for column in columns)
                 if self._left < 0:
                     why = f"it holds more than {megabytes(bounds.expanded(self.size))}"
@@ -240,13 +239,88 @@ class Table:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.file.close()
-        self._source.close()
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        self._source.close()  # pyarrow closes no file that it was given
 
 
 def _short(error: BaseException) -> str:
     return display_text(str(error)).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+def table_of(source: Source) -> Table:
+    """An open Parquet file, or an Arrow stream. ItemError `unreadable` if it is neither."""
+    is_stream = source.read(len(_CONTINUES)) == _CONTINUES
+    source.seek(0)
+    return ArrowStream(source) if is_stream else Table(source)
+
+
+class ArrowStream(Table):
+    """An open Arrow stream, as `save_to_disk` of `datasets` writes it; a row group is one of its
+    batches. It has no statistics."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._number = {}
+        try:
+            self.size = source.seek(0, os.SEEK_END)
+            mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+            messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(mapped))
+            self.schema = pa.ipc.read_schema(messages.read_next_message())
+            self._names = frozenset(self.schema.names)
+            self.groups = list(map(self._batch, messages))
+        except (pa.ArrowException, OSError, ValueError, StopIteration) as error:
+            raise ItemError("unreadable", f"not a readable Arrow stream: {_short(error)}") from None
+        if sum(batch.num_rows for batch in self.groups) > bounds.rows(self.size):
+            raise ItemError("unreadable", "an Arrow stream with more rows than its size allows")
+
+    def _batch(self, message: pa.ipc.Message) -> pa.RecordBatch:
+        if message.type != "record batch" or _is_compressed(message.metadata):
+            what = "its batches are compressed, or hold categories"
+            raise ItemError("unsupported", f"{what}; write it as Parquet (`to_parquet`)")
+        return pa.ipc.read_record_batch(message, self.schema)
+
+    def listed(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of texts and numbers of a batch, in parts. ItemError if they are too large."""
+        batch = self._columns(group, names)
+        for start in range(0, batch.num_rows, ROWS):
+            part = batch.slice(start, ROWS)
+            plain = sum(c.nbytes for c in part.columns if not pa.types.is_struct(c.type))
+            if plain > MAX_LISTED_BYTES:
+                what = f"{ROWS:,} rows of {megabytes(plain)}; at most {megabytes(MAX_LISTED_BYTES)}"
+                raise ItemError("unreadable", f"batch {group} has {what} are read")
+            yield part
+
+    def cells(self, group: int, name: str) -> Iterator[pa.RecordBatch]:
+        """A column of audio of a batch."""
+        yield self._columns(group, [name])
+
+    def _columns(self, group: int, names: Sequence[str]) -> pa.RecordBatch:
+        """Columns of a batch, by their names or those of fields in them (`audio.path`)."""
+        columns = {n if n in self._names else n.partition(".")[0]: None for n in names}
+        try:
+            batch = self.groups[group].select([*columns])
+            batch.validate(full=True)
+            return batch
+        except (pa.ArrowException, KeyError) as error:
+            why = f"batch {group} cannot be read: {_short(error)}"
+            raise ItemError("unreadable", why) from None
+
+
+def _is_compressed(message: pa.Buffer) -> bool:
+    """Whether a message's batch has `compression` (Message.fbs of apache/arrow); pyarrow has
+    checked the places in it."""
+    data = memoryview(message)
+    (root,) = struct.unpack_from("<I", data)
+    if not (header := _field(data, root, 2)):
+        return False
+    (below,) = struct.unpack_from("<I", data, header)
+    return _field(data, header + below, 3) > 0
+
+
+def _field(data: memoryview, table: int, number: int) -> int:
+    """Where the field of a table of flatbuffers begins; 0 if it is absent."""
+    (back,) = struct.unpack_from("<i", data, table)
+    (size,) = struct.unpack_from("<H", data, table - back)
+    if 4 + 2 * number >= size:
+        return 0
+    (offset,) = struct.unpack_from("<H", data, table - back + 4 + 2 * number)
+    return table + offset if offset else 0

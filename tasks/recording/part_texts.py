@@ -1,15 +1,18 @@
-"""The text of a part of a segment whose words have times."""
+"""The texts of a span of a recording, or of a part of a segment, and its labels, by the source's
+segments."""
 
 from __future__ import annotations
 
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from .locator import Segment, TimedWord
+from .locator import SECOND, Segment, TimedWord
 
 SLACK = 0.01  # s; bounds of parts are whole samples
+#: How far a segment may end beyond the recording, s: times are rounded.
+MOST_BEYOND = 0.15
 _SOUND = re.compile(r"&=\S+")  # a mark of one: no word
 OPENING = "\"'“‘«„¿¡([{「『《"
 
@@ -70,11 +73,46 @@ def _found(text: str, words: tuple[TimedWord, ...]) -> list[int] | None:
         between = _SOUND.sub("", plain[position:place])
         if not sought or place < 0 or any(map(str.isalnum, between)):
             return None
-        starts.append(place - _opening(plain, position, place))
+        # Quotes and brackets directly before a word open it.
+        starts.append(position + len(plain[position:place].rstrip(OPENING)))
         position = place + len(sought)
     return None if any(map(str.isalnum, _SOUND.sub("", plain[position:]))) else starts
 
 
-def _opening(text: str, low: int, high: int) -> int:
-    """Number of quotes and brackets directly before `high` that open the next word."""
-    return (high - low) - len(text[low:high].rstrip(OPENING))
+def texts_in_span(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> list[tuple[int, int, str]] | None:
+    """(start, end, text) of the segments in samples `start` to `end`, by time, in samples from
+    `start` on; None if there is none, one reaches beyond, or one has no text."""
+    texts = []
+    for segment, low, high in _touching(segments, start, end, rate):
+        if low < start or high > end + MOST_BEYOND * rate or not segment.text:
+            return None
+        texts.append((low - start, min(high, end) - start, segment.text))
+    return texts or None
+
+
+def labels_in_span(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> list[tuple[int, int, dict[str, str]]]:
+    """(start, end, labels) of the segments in samples `start` to `end`, clipped to the span and in
+    samples from `start` on."""
+    return [
+        (
+            max(low, start) - start,
+            min(high, end) - start,
+            {name: value for name, value in segment.labels if name not in SECOND},
+        )
+        for segment, low, high in _touching(segments, start, end, rate)
+    ]
+
+
+def _touching(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> Iterator[tuple[Segment, int, int]]:
+    for segment in sorted(segments, key=lambda one: one.start):
+        if segment.speaker is None or segment.end is None:
+            continue
+        low, high = (int(seconds * rate + 0.5) for seconds in (segment.start, segment.end))
+        if low < high and high > start and low < end:
+            yield segment, low, high

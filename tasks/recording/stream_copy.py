@@ -1,8 +1,5 @@
-"""Compressed tars, unpacked as far as they are read: their members have no offset in the file.
-
-A copy is an unnamed temporary file. It grows while it is read, and all readers of a process share
-it, so that a process unpacks an archive once.
-"""
+"""Compressed tars, unpacked as far as they are read: their members have no offset in the file. A
+copy is an unnamed temporary file, which all readers of a process share."""
 
 from __future__ import annotations
 
@@ -66,10 +63,9 @@ class _Copy:
                     if isinstance(error, OSError) and error.errno is not None:
                         self._start_again()
                         raise item_error(error) from error
-                    what = (
-                        f"its {self._packing} stream is damaged after {self.size:,} unpacked bytes"
-                    )
-                    self.wrong = ItemError("truncated", f"{what} ({error}); get it again")
+                    size = f"{self.size:,} unpacked bytes"
+                    what = f"its {self._packing} stream is damaged after {size} ({error})"
+                    self.wrong = ItemError("truncated", f"{what}; get it again")
 
     def _start_again(self) -> None:
         """Start over at the next try: a failed stream has lost its place."""
@@ -82,7 +78,12 @@ class _Copy:
             weakref.finalize(self, file.close)
             self._most, self._room = bounds.expanded(file.seek(0, os.SEEK_END)), 0
             file.seek(0)
-            self._stream = _unpacking(file, self._packing)
+            self._stream = cast(
+                BinaryIO,
+                gzip.GzipFile(fileobj=file)
+                if self._packing == "gzip"
+                else pa.CompressedInputStream(pa.PythonFile(file, "r"), self._packing),
+            )
         if self.size >= self._room:
             self._check_room()
             self._room = self.size + _CHECKED
@@ -101,12 +102,6 @@ class _Copy:
         if shutil.disk_usage(folder).free < LEFT_FREE + _CHECKED:
             what = f"no room in {folder} to unpack it; free some, set TMPDIR to a larger disk"
             raise ItemError(UNREACHABLE, f"{what}, or unpack the archive")
-
-
-def _unpacking(file: BinaryIO, packing: str) -> BinaryIO:
-    if packing == "gzip":
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
-    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), packing))
 
 
 class Unpacked(PositionedReader):

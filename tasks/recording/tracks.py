@@ -1,8 +1,6 @@
 """The audio track of a recording's file that is read, and its channels, from the recording's row.
-
-Both are determined once, when a recording is probed. The track is part of the format,
-`matroska/flac#1`; without one, it is the first.
-"""
+Both are determined when a recording is probed. The track is part of the format,
+`matroska/flac#1`; without one, it is the first."""
 
 from __future__ import annotations
 

@@ -1,10 +1,22 @@
-"""Turns: who speaks when in a recording. Turns of two speakers may overlap."""
+"""Turns: who speaks when in a recording, where turns of two may overlap; and the turns of a
+conversation, with their statistics.
+
+A diarizer's stretches of one person with pauses of up to JOIN_S are one turn. A turn of up to
+BACKCHANNEL_S inside another person's is a backchannel ("yeah"). All others take the floor: the
+offset of a floor transfer is the time from the end of one person's turn to the start of the next
+person's, negative in overlap.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeVar
+
+JOIN_S = 1.0
+BACKCHANNEL_S = 1.0
+LEAST_S = 0.25  # s of speech in a clip, to count as one of its speakers
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +138,62 @@ def overlap(turns: Sequence[Turn]) -> list[Range]:
         if speaking >= 2 and step > 0 and (not shared or shared[-1][1] < position):
             shared.append((position, position))
     return [(start, end) for start, end in shared if start < end]
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenTurn:
+    """A turn of the voice number `speaker`, from sample `start` to `end`."""
+
+    start: int
+    end: int
+    speaker: int
+    backchannel: bool = False
+
+
+def spoken_turns(turns: Sequence[Turn], rate: int) -> tuple[SpokenTurn, ...]:
+    """The turns of a conversation, by start; input and output in samples at `rate`."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for turn in turns:
+        ranges.setdefault(turn.speaker, []).append((turn.start, turn.end))
+    joined = sorted(
+        (start, end, speaker)
+        for speaker, spans in ranges.items()
+        for start, end in merged(spans, JOIN_S * rate)
+    )
+    spoken = []
+    for start, end, speaker in joined:
+        backchannel = end - start <= BACKCHANNEL_S * rate and any(
+            other != speaker and low <= start and end <= high and high - low > end - start
+            for low, high, other in joined
+        )
+        spoken.append(SpokenTurn(start, end, speaker, backchannel))
+    return tuple(spoken)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Statistics of the turns of a clip. Lengths of turns and offsets of floor transfers in
+    samples, without backchannels; `spoken`: samples of each speaker."""
+
+    lengths: tuple[int, ...]
+    offsets: tuple[int, ...]
+    backchannels: int
+    speakers: int
+    overlap: int
+    silence: int
+    spoken: tuple[int, ...]
+
+
+def counts(turns: Sequence[Turn], samples: int, rate: int) -> Counts:
+    """Statistics of a clip of `samples`; its turns count from its first sample (`turns.within`)."""
+    floor = [turn for turn in spoken_turns(turns, rate) if not turn.backchannel]
+    spoken = voices_in(turns, 0, samples)
+    return Counts(
+        tuple(turn.end - turn.start for turn in floor),
+        tuple(b.start - a.end for a, b in pairwise(floor) if a.speaker != b.speaker),
+        len(spoken_turns(turns, rate)) - len(floor),
+        sum(length >= LEAST_S * rate for length in spoken.values()),
+        sum(end - start for start, end in overlap(turns)),
+        samples - sum(end - start for start, end in merged((t.start, t.end) for t in turns)),
+        tuple(spoken.values()),
+    )

@@ -27,8 +27,7 @@ _OWN = {
     *(errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW, errno.EFBIG, errno.ENXIO),
 }
 _LASTING = (errno.EACCES, errno.EPERM)  # nobody grants a right within seconds
-_PAUSES = (0.5, 1.0, 2.0)  # s before a failed read is tried again
-_TRIES = (*_PAUSES, None)
+_TRIES = (0.5, 1.0, 2.0, None)  # s of pauses before a failed read is tried again
 _SLOW = 10.0  # s: a read that takes this long to fail has retried by itself
 _MOST = 60.0  # s of pauses per process; each successful read returns _BACK of it
 _BACK = 0.1
@@ -120,10 +119,6 @@ class Patience:
 patience = Patience()
 
 
-# Containers that are read while sources are listed: a failed read is repeated on the file opened
-# anew.
-
-
 class PositionedReader(io.RawIOBase):
     """A read-only file with its own position. Subclasses give its length, and the bytes at a
     position."""
@@ -191,7 +186,11 @@ class _Patient(PositionedReader):
         return self._patiently(lambda file: file.seek(0, os.SEEK_END))
 
     def _read_at(self, position: int, size: int) -> bytes:
-        return self._patiently(partial(_read, position=position, size=size))
+        def read(file: BinaryIO) -> bytes:
+            file.seek(position)
+            return file.read(size)
+
+        return self._patiently(read)
 
     def close(self) -> None:
         self._forget()
@@ -224,8 +223,3 @@ class _Patient(PositionedReader):
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def _read(file: BinaryIO, position: int, size: int) -> bytes:
-    file.seek(position)
-    return file.read(size)

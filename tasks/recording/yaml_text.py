@@ -18,6 +18,10 @@ MOST_BYTES = 256 << 10
 MOST_NODES = 100_000
 MOST_DEPTH = 100
 MOST_DIGITS = 400  # of a number; no float has more before its point
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+#: Errors that PyYAML's constructors raise: for a date of month 99, `!!timestamp` of nothing,
+#: `!!bool` of another word, `!!int` without a digit, a number of 200 parts to the base of 60.
+_STUMBLES = (ValueError, AttributeError, LookupError, OverflowError)
 
 
 def load(text: str, what: str) -> Any:
@@ -28,15 +32,16 @@ def load(text: str, what: str) -> Any:
         loader = _UniqueKeys(text)
         node = loader.get_single_node()
         too_much = node is not None and _nodes(node, {}) > MOST_NODES
-        value = None if node is None or too_much else _constructed(loader, node)
+        value = None if node is None or too_much else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise ConfigError(f"{what} is not YAML: {error.problem or error.context}{place}") from None
     except RecursionError:
         raise ConfigError(f"{what} is nested too deeply") from None
-    except yaml.YAMLError as error:  # a character that YAML forbids
-        raise ConfigError(f"{what} is not YAML: {_first_line(error)}") from None
+    except (yaml.YAMLError, *_STUMBLES) as error:  # the former for a character that YAML forbids
+        problem = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ConfigError(f"{what} is not YAML: {problem}") from None
     if too_much:
         raise ConfigError(
             f"{what} has more than {MOST_NODES:,} values, is nested more than {MOST_DEPTH} deep, "
@@ -49,22 +54,6 @@ def on_one_line(value: JsonValue) -> str:
     """A JSON value in the form that `--set` takes: `[a, {b: 1}]`."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")
-
-
-#: Errors that PyYAML's constructors raise: for a date of month 99, `!!timestamp` of nothing,
-#: `!!bool` of another word, `!!int` without a digit, a number of 200 parts to the base of 60.
-_STUMBLES = (ValueError, AttributeError, LookupError, OverflowError)
-
-
-def _constructed(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
-    try:
-        return loader.construct_document(node)
-    except _STUMBLES as error:
-        raise yaml.constructor.ConstructorError(None, None, _first_line(error), None) from None
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _nodes(node: yaml.Node, counts: dict[int, int], depth: int = 0) -> int:
@@ -84,9 +73,6 @@ def _nodes(node: yaml.Node, counts: dict[int, int], depth: int = 0) -> int:
     return counts[id(node)]
 
 
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-
-
 class _UniqueKeys(yaml.SafeLoader):
     """Refuses a repeated key in a mapping: PyYAML silently takes the last one."""
 
@@ -102,11 +88,8 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def refuse_what_json_cannot_hold(value: object, place: str, depth: int = 0) -> None:
-    """Settings are stored as JSON, by us and by Prefect: refuse values that JSON would change, and
-    deep nesting.
-
-    Paths of folders may be any bytes; `check` names the folder to rename.
-    """
+    """Refuse values that JSON, in which settings are stored, would change, and deep nesting. Paths
+    of folders may be any bytes; `check` names the folder to rename."""
     if depth > MOST_DEPTH:
         raise ConfigError(f"{place[:100]}… is nested more than {MOST_DEPTH} deep")
     if isinstance(value, dict):

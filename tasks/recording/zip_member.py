@@ -1,8 +1,6 @@
-"""Members of ZIP archives: their entries in the archive's directory, and their bytes.
-
-The directory is read entry by entry. The standard library holds all of it in memory, and refuses a
-whole archive for one unreadable name.
-"""
+"""Members of ZIP archives: their entries in the archive's directory, and their bytes. The standard
+library holds all of the directory in memory, and refuses a whole archive for one unreadable
+name."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from ..base.errors import ItemError
@@ -47,10 +45,6 @@ class Entry:
     crc: int
     kind: str  # file, folder or link
     error: tuple[str, str] | None = None
-
-    def locator(self, path: str) -> Locator:
-        place = Locator(path, offset=self.offset, length=self.packed, packing="zip")
-        return replace(place, unpacked=self.size, crc=self.crc)
 
 
 def entries(file: BinaryIO, most: int) -> Iterator[Entry]:
@@ -121,7 +115,8 @@ def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, shift: int) -> En
     mode = attributes >> 16 if system >> 8 == 3 else 0  # of Unix archives
     kind = "folder" if name.endswith(b"/") else "link" if stat.S_ISLNK(mode) else "file"
     return Entry(
-        _name(name),
+        # Names are UTF-8, with or without the flag for it; others keep their bytes.
+        name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"),
         offset + shift,
         packed,
         size,
@@ -129,11 +124,6 @@ def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, shift: int) -> En
         kind,
         _refusal(flags, method, packed, size),
     )
-
-
-def _name(name: bytes) -> str:
-    """Names are UTF-8, with or without the flag for it; others keep their bytes."""
-    return name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
 def _large(extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int, int]:

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from .. import scoring
 from ..base.schema import LabelledTurnRow, LabelPairs, WordRow
-from ..recording import conversation, turns
-from ..recording.conversation import SpokenTurn
-from ..recording.turns import Turn
+from ..recording import turns
+from ..recording.turns import SpokenTurn, Turn
 from . import hidden, own_channels
 from .shard_view import ShardView
 from .utterance import FinalUtterance
@@ -89,7 +88,7 @@ def with_words(
     stretches: Sequence[Turn], rate: int, words: Sequence[WordRow] | None
 ) -> list[tuple[SpokenTurn, list[WordRow]]]:
     """The turns of stretches in samples at `rate`, each with its words, whose times are in s."""
-    spoken = conversation.spoken_turns(stretches, rate)
+    spoken = turns.spoken_turns(stretches, rate)
     of_turn: list[list[WordRow]] = [[] for _ in spoken]
     speaker: int | None = None
     for word in (words or ()) if spoken else ():

@@ -15,9 +15,8 @@ from typing import NamedTuple
 from .. import plugins
 from ..base.counting import counted
 from ..base.schema import EnhancedRow, TranscriptRow, WordRow
-from ..recording import conversation, turns
-from ..recording.conversation import SpokenTurn
-from ..recording.turns import Range, Turn
+from ..recording import turns
+from ..recording.turns import Range, SpokenTurn, Turn
 from ..settings import ResampleSettings
 from ..settings.job import Job
 from . import shared_windows
@@ -100,7 +99,7 @@ def own_turns(
     first, last = window
     stretches = turns.within(speech, first, last)
     channels = {one.speaker: one.channel for one in stretches if one.channel is not None}
-    spoken = conversation.spoken_turns(stretches, rate) if channels else ()
+    spoken = turns.spoken_turns(stretches, rate) if channels else ()
     beside = round(BESIDE_S * rate)
     for speaker, channel in sorted(channels.items()):
         of_speaker = [turn for turn in spoken if turn.speaker == speaker]

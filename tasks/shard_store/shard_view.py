@@ -16,7 +16,7 @@ from .. import plugins
 from ..base.errors import shortened
 from ..base.schema import AnyRow, CutRow, EnhancedRow, RecordingRow, TranscriptRow
 from ..plugins.rules import Rule, judge
-from ..recording import Segment, conversation, faults, turns
+from ..recording import Segment, faults, part_texts, turns
 from ..recording.part_texts import PartTexts
 from . import (
     clip_choice,
@@ -182,18 +182,18 @@ class ShardView(StoredShard):
     def stated_turns(
         self, recording: RecordingRow, start: int, end: int, rate: int
     ) -> list[tuple[int, int, str]] | None:
-        """`conversation.texts_in_span`, if clips hold turns, which are the source's segments."""
+        """`part_texts.texts_in_span`, if clips hold turns, which are the source's segments."""
         if not self._stated_turns or recording.get("rttm") is not None:
             return None
-        return conversation.texts_in_span(segments_of(recording) or (), start, end, rate)
+        return part_texts.texts_in_span(segments_of(recording) or (), start, end, rate)
 
     def stated_labels(
         self, recording: RecordingRow, start: int, end: int, rate: int
     ) -> list[tuple[int, int, dict[str, str]]]:
-        """`conversation.labels_in_span`, if clips hold turns, which are the source's segments."""
+        """`part_texts.labels_in_span`, if clips hold turns, which are the source's segments."""
         if not self._stated_turns or recording.get("rttm") is not None:
             return []
-        return conversation.labels_in_span(segments_of(recording) or (), start, end, rate)
+        return part_texts.labels_in_span(segments_of(recording) or (), start, end, rate)
 
     @cached_property
     def _stated_turns(self) -> bool:

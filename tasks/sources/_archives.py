@@ -1,8 +1,6 @@
 """Archives in a folder: their members are recordings, read in place, with the texts beside them.
-
 An archive is listed like a folder of its name, in the byte order of its members' names. Nothing is
-ever written under those names, so `../x.wav` is harmless.
-"""
+ever written under those names, so `../x.wav` is harmless."""
 
 from __future__ import annotations
 
@@ -14,28 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from ..base.errors import UNREACHABLE, ItemError
-from ..recording import (
-    Ignored,
-    Locator,
-    Recording,
-    stream_copy,
-    unreachable,
-    zip_member,
-)
+from ..base.errors import ItemError
+from ..recording import Ignored, Locator, Recording, stream_copy, unreachable, zip_member
 from ..recording.container import as_file, unpacked
 from ..recording.file_kinds import HEAD, ReadFile, compression, is_recording, known
 from ..recording.guard import display_path, file_state
 from ..recording.names import REST, display_text, is_utf8, safe_name
 from ..storage import regular
 from ._beside.folders import FolderTexts
-from ._lists import Entries, failed, unlisted
+from ._lists import Entries, failed, unlisted, unopened
 from ._paths import skip_reason
 from ._tarwalk import members
 
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 MOST = 1_000_000  # members: 300 MB of names and places
-IN_ARCHIVE = "archive_in_archive"
 #: Members of one archive with the same fault, or skipped for the same reason, that have an entry
 #: each. Of more, one entry tells how many they are.
 MOST_ALIKE = 1_000
@@ -85,11 +75,8 @@ class Archive:
         """Its recordings; an archive that cannot be listed gives one failed recording."""
         name = safe_name(self.name)
         state = file_state(self.path)
-        if state.error and state.error[0] != UNREACHABLE:
-            yield failed(name, display_path(self.path), self.path, *state.error)
-            return
         if state.error:
-            yield unlisted(name, self.path, ItemError(*state.error))
+            yield unopened(name, self.path, state.error)
             return
         members: list[_Member] = []
         wrong = None
@@ -115,8 +102,22 @@ class Archive:
             elif member.kind == "file":
                 taken.append(member)
                 last = member.name
-        read = _reader(taken)
-        folders = self._folders(taken, read)
+        places = {m.name: m.locator for m in taken if not known(m.name) and m.error is None}
+
+        def read(name: str, most: int) -> bytes:
+            if name not in places:
+                raise ItemError("unsupported", "it cannot be read in this archive")
+            with as_file(places[name]) as file:
+                return file.read(most)
+
+        names: dict[str, list[str]] = {}
+        for member in taken:
+            above, name = posixpath.split(member.name)
+            names.setdefault(above, []).append(name)
+        folders = {
+            above: self.texts_of(f"{above}/" if above else "", those, read)
+            for above, those in names.items()
+        }
         for member in taken:
             above, name = posixpath.split(member.name)
             texts = folders[above]
@@ -125,28 +126,15 @@ class Archive:
             elif is_recording(name, member.name, read):
                 yield self.complete(texts, name, self._recording(member, guard))
             else:
-                reason = IN_ARCHIVE if is_archive(name) else "extension"
+                reason = "archive_in_archive" if is_archive(name) else "extension"
                 yield Ignored(self._named(member.name), reason)
 
     def _skipped(self, member: _Member, last: str) -> str | None:
-        if member.kind not in ("file", "folder"):
-            return member.kind
-        if member.kind == "folder":
-            return None
+        if member.kind != "file":
+            return None if member.kind == "folder" else member.kind
         parts = (part for part in member.name.split("/") if part != "..")
         reason = next(filter(None, (skip_reason(p, self.system_folders) for p in parts)), None)
         return reason or ("duplicate_name" if member.name == last else None)
-
-    def _folders(self, members: list[_Member], read: ReadFile) -> dict[str, FolderTexts | None]:
-        """The texts of each folder in the archive."""
-        names: dict[str, list[str]] = {}
-        for member in members:
-            above, name = posixpath.split(member.name)
-            names.setdefault(above, []).append(name)
-        return {
-            above: self.texts_of(f"{above}/" if above else "", those, read)
-            for above, those in names.items()
-        }
 
     def _read(self, name: str) -> str:
         """A member's name, which Windows writes into archives in the encoding of its language."""
@@ -169,20 +157,6 @@ class Archive:
         )
 
 
-def _reader(members: list[_Member]) -> ReadFile:
-    """Reads members that are not audio, by name."""
-    places = {m.name: m.locator for m in members if not known(m.name) and m.error is None}
-
-    def read(name: str, most: int) -> bytes:
-        try:
-            with as_file(places[name]) as file:
-                return file.read(most)
-        except KeyError:
-            raise ItemError("unsupported", "it cannot be read in this archive") from None
-
-    return read
-
-
 def _members(path: str, inside: int | None) -> Iterator[_Member]:
     """Members in the archive's order; raises ItemError where the rest cannot be read."""
     opener = regular.read if inside is None else regular.read_inside(path[:inside])
@@ -196,22 +170,29 @@ def _members(path: str, inside: int | None) -> Iterator[_Member]:
         elif packing not in stream_copy.PACKINGS:
             raise ItemError("unsupported", f"a tar in {packing}; repack it with gzip or zstd")
     if packing in stream_copy.PACKINGS:
-        yield from of_packed_tar(path, packing, inside)
+        copy = unreachable.patience.read(lambda: unpacked(path, packing, inside))
+        try:
+            yield from _of_tar(path, copy, packing, inside)  # type: ignore[arg-type]
+        except ItemError as error:
+            raise copy.wrong or error from None
+        if copy.wrong:
+            raise copy.wrong
 
 
 def _of_zip(path: str, file: BinaryIO, inside: int | None) -> Iterator[_Member]:
-    entries = sorted(zip_member.entries(file, MOST), key=lambda entry: entry.offset)
     end = 0
-    for entry in entries:
+    for entry in sorted(zip_member.entries(file, MOST), key=lambda entry: entry.offset):
         error = entry.error
         if entry.offset < end and not error:
             error = ("unreadable", "its bytes overlap another member's: get the archive again")
         end = max(end, entry.offset + entry.packed)
-        place = replace(entry.locator(path), inside=inside)
-        yield _Member(_plain(entry.name), place, entry.size, entry.kind, error)
+        place = Locator(path, offset=entry.offset, length=entry.packed, packing="zip")
+        place = replace(place, unpacked=entry.size, crc=entry.crc, inside=inside)
+        yield _Member(plain(entry.name), place, entry.size, entry.kind, error)
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """A member's name without `.` and `//`."""
     return posixpath.normpath(name) if name else ""
 
 
@@ -219,35 +200,18 @@ def _of_tar(
     path: str, file: BinaryIO, packing: str | None, inside: int | None
 ) -> Iterator[_Member]:
     for member in members(file):
-        kind = "file" if member.kind == "sparse" else member.kind
-        error = (
-            ("unsupported", "a sparse member; repack the tar without --sparse")
-            if member.kind == "sparse"
-            else None
-        )
-        place = Locator(
-            path, offset=member.offset, length=member.size, packing=packing, inside=inside
-        )
-        yield _Member(_plain(member.name), place, member.size, kind, error)
-
-
-def of_packed_tar(path: str, packing: str, inside: int | None) -> Iterator[_Member]:
-    file = unreachable.patience.read(lambda: unpacked(path, packing, inside))
-    try:
-        yield from _of_tar(path, file, packing, inside)  # type: ignore[arg-type]
-    except ItemError as error:
-        raise file.wrong or error from None
-    if file.wrong:
-        raise file.wrong
-
-
-# Many members that are no recordings for one reason are told in one line. Hundreds of thousands of
-# empty members fit into 4 MB of a compressed tar: with an entry each they would be as many lines in
-# the ledger, and take minutes to probe.
+        sparse = member.kind == "sparse"
+        wrong = ("unsupported", "a sparse member; repack the tar without --sparse")
+        place = Locator(path, offset=member.offset, length=member.size)
+        place = replace(place, packing=packing, inside=inside)
+        kind = "file" if sparse else member.kind
+        yield _Member(plain(member.name), place, member.size, kind, wrong if sparse else None)
 
 
 def in_one(name: str, path: str, entries: Iterable[Recording | Ignored]) -> Entries:
-    """The entries of an archive called `name`, those of many members alike as one, at the end."""
+    """The entries of an archive called `name`, those of many members alike as one, at the end:
+    hundreds of thousands of empty members fit into 4 MB of a compressed tar, and would be as many
+    lines in the ledger, and take minutes to probe."""
     alike: dict[str, list[Recording | Ignored]] = {}
     counts = Counter[str]()
     for entry in entries:
@@ -264,14 +228,10 @@ def in_one(name: str, path: str, entries: Iterable[Recording | Ignored]) -> Entr
     for reason, first in alike.items():
         if counts[reason] <= MOST_ALIKE:
             yield from first
+        elif isinstance(first[0], Ignored):
+            yield replace(first[0], members=counts[reason])
         else:
-            yield _summary(name, path, first[0], counts[reason])
-
-
-def _summary(name: str, path: str, first: Recording | Ignored, count: int) -> Recording | Ignored:
-    if isinstance(first, Ignored):
-        return replace(first, members=count)
-    code, why = first.error or _TOO_SHORT
-    member = first.path.removeprefix(f"{name}/")
-    what = f"{count:,} of its members, such as {member}: {why}"
-    return failed(f"{name}!{code}", f"{display_path(path)}!{code}", path, code, what)
+            code, why = first[0].error or _TOO_SHORT
+            member = first[0].path.removeprefix(f"{name}/")
+            what = f"{counts[reason]:,} of its members, such as {member}: {why}"
+            yield failed(f"{name}!{code}", f"{display_path(path)}!{code}", path, code, what)

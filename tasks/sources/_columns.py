@@ -1,20 +1,22 @@
-"""Recognises what the columns of a table, or the keys of a list, hold, by names and by values; and
-what a source reports of them before it is read: unused columns, unreadable languages."""
+"""Recognises what the columns of a table, or the keys of a list, hold, by names and by values:
+texts, speakers, channels …; and what a source reports of them before it is read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from ..base.errors import ConfigError
 from ..recording.file_kinds import known
+from ..recording.locator import Channels
 from ..recording.names import display_text
+from ..recording.tracks import channel_number
 from ..scoring import UNSPACED_CHARACTER
 from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
-from ._lists import cell_field, language_field, text_field
+from ._lists import cell_field, language_field, refusal, text_field
 
 #: Names of each role's column, in order of preference; compared in lower case, with `_` for spaces.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -40,6 +42,8 @@ LOOKED = 1000  # rows from which columns are recognised
 LEAST_WORDS = 3  # of most values in a column of texts
 SHOWN = 20  # names in a message, and characters of a value
 SHOWN_UNUSED = 12  # columns
+MOST_CHANNELS = 64  # of a file; a larger number is not a channel
+MOST_NAMES = 8  # of channels; a column with more names holds broadcasters, or the like
 
 #: Words in a name that suggest a role. Without a start, a column of times is of no use.
 _HINTS = {
@@ -69,23 +73,22 @@ Records = Sequence[Mapping[str, object]]
 Roles = Mapping[str, tuple[str, ...]]
 
 
+Column = Annotated[str | None, Field(json_schema_extra=WORDS)]
+
+
 class ColumnSettings(StageSettings):
     """Names of the columns or keys, or numbers of columns from 1 where a table has no header;
     empty: none is taken. Times in seconds."""
 
-    audio: str | None = Field(None, json_schema_extra=WORDS)
-    text: str | None = Field(None, json_schema_extra=WORDS)
-    speaker: str | None = Field(None, json_schema_extra=WORDS)
-    language: str | None = Field(None, json_schema_extra=WORDS)
-    id: str | None = Field(None, json_schema_extra=WORDS)
-    start: str | None = Field(None, json_schema_extra=WORDS)
-    end: str | None = Field(None, json_schema_extra=WORDS)
-    duration: str | None = Field(
-        None, description="Length of the span; used where start is.", json_schema_extra=WORDS
-    )
-    channel: str | None = Field(
-        None, description="Channel of the file, from 0, or a list of them.", json_schema_extra=WORDS
-    )
+    audio: Column = None
+    text: Column = None
+    speaker: Column = None
+    language: Column = None
+    id: Column = None
+    start: Column = None
+    end: Column = None
+    duration: Column = Field(None, description="Length of the span; used where start is.")
+    channel: Column = Field(None, description="Channel of the file, from 0, or a list of them.")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -124,9 +127,8 @@ def by_content(records: Records, names: Iterable[str]) -> str | None:
     """The first column of which most values are names of audio files."""
     for name in names:
         values = [value for record in records if (value := record.get(name)) is not None]
-        if values and 2 * sum(isinstance(v, str) and known(v.strip()) for v in values) > len(
-            values
-        ):
+        audio = sum(isinstance(value, str) and known(value.strip()) for value in values)
+        if values and 2 * audio > len(values):
             return name
     return None
 
@@ -138,9 +140,7 @@ def _looks_like(name: str, values: Sequence[object]) -> str | None:
     if named in ("audio", "duration") or words.endswith(("_ms", "_samples", "_frames")):
         return None
     scalars = [value for value in values if isinstance(value, str | int | float)]
-    if 2 * len(scalars) <= len(values):
-        return None
-    if {str(value).lower() for value in scalars} <= _FLAGS:
+    if 2 * len(scalars) <= len(values) or {str(value).lower() for value in scalars} <= _FLAGS:
         return None
     hinted = next((role for role, hint in _HINTS.items() if hint.search(words)), None)
     return named or hinted or ("text" if are_texts(scalars) else None)
@@ -153,9 +153,6 @@ def are_texts(values: Sequence[object]) -> bool:
         len(t.split()) >= LEAST_WORDS or len(UNSPACED_CHARACTER.findall(t)) >= 4 for t in texts
     )
     return 2 * sentences > len(values) and 2 * len({*texts}) > len(texts)
-
-
-# What a source reports.
 
 
 def of_columns(
@@ -179,12 +176,11 @@ def of_columns(
         if role is None:
             continue
         shown = display_text(name)[: SHOWN * 4]
-        instead = f" in place of {taken[role]!r}" if role in taken else ""
-        remedy = f"; `{pattern.format(role=role, name=shown)}` takes it{instead}"
-        sentences.append(
-            f"the {noun} {shown!r} looks like {_NOUNS[role]} and is not taken"
-            + (remedy if role in taking else "")
-        )
+        sentence = f"the {noun} {shown!r} looks like {_NOUNS[role]} and is not taken"
+        if role in taking:
+            instead = f" in place of {taken[role]!r}" if role in taken else ""
+            sentence += f"; `{pattern.format(role=role, name=shown)}` takes it{instead}"
+        sentences.append(sentence)
     return sentences
 
 
@@ -223,7 +219,93 @@ def check_languages(records: Records, roles: Roles, settings: SourceSettings) ->
                 return
     if unread:
         shown = ", ".join(repr(display_text(value)[:SHOWN]) for value in [*unread][:3])
-        raise ConfigError(
-            f"source {display_text(settings.path)!r}: {roles['language'][0]!r} holds {shown}, "
-            'which are not languages; set `language: "en"` on the source, or use codes like "en"'
+        raise refusal(
+            settings.path,
+            f": {roles['language'][0]!r} holds {shown}, which are not languages; set "
+            '`language: "en"` on the source, or use codes like "en"',
         )
+
+
+# Channels: numbers from 0, letters from A, left and right, or names of their own (`agent`), which a
+# setting explains.
+
+
+class ChannelSettings(SourceSettings):
+    """Settings of a source whose rows name channels."""
+
+    channel_names: dict[str, Annotated[int, Field(ge=0, lt=MOST_CHANNELS)]] | None = Field(
+        None,
+        description="Channels, from 0, that values of the column `channel` stand for: {agent: 0, "
+        "customer: 1}.",
+    )
+
+    @property
+    def channel_numbers(self) -> Mapping[str, int]:
+        return {name.strip().casefold(): n for name, n in (self.channel_names or {}).items()}
+
+
+def channels_field(value: object, names: Mapping[str, int] | None = None) -> Channels | None:
+    """The channels in a cell or field, which holds one or a list of them; None for all of the file.
+    ValueError for what no channel has as its number or name."""
+    if value is None:  # most rows
+        return None
+    if isinstance(value, list | tuple):
+        channels = (_channel(one, names or {}) for one in value)
+        return (*sorted({channel for channel in channels if channel is not None}),) or None
+    channel = _channel(value, names or {})
+    return None if channel is None else (channel,)
+
+
+def _channel(value: object, names: Mapping[str, int]) -> int | None:
+    if isinstance(value, str):
+        if (text := cell_field(value)) is None:
+            return None
+        value = names.get(text.casefold(), channel_number(text.removesuffix(".0")))
+        if value is None:
+            raise ValueError(
+                f"{text[:20]!r} is not a channel; `channel_names: {{{text[:20]}: 0, …}}` of the "
+                "source says which it is"
+            )
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return None
+    if value != int(value) or not 0 <= value < MOST_CHANNELS:
+        raise ValueError(f"no file has a channel {value}; channels are counted from 0")
+    return int(value)
+
+
+def _written(records: Records, name: str) -> set[str]:
+    """The texts and numbers in a column."""
+    values = {str(value) for r in records if isinstance(value := r.get(name), str | int | float)}
+    return {text for value in values if (text := cell_field(value))}
+
+
+def are_others(records: Records, name: str) -> bool:
+    """Whether a column of this name holds something else, such as broadcasters."""
+    words = [text for text in _written(records, name) if channel_number(text) is None]
+    return len(words) > MOST_NAMES
+
+
+def check_channels(
+    records: Records, names: Sequence[str], path: str, named: Mapping[str, int]
+) -> None:
+    """Raises ConfigError if a list seems to count channels from 1, or has names of its own for
+    them, which the settings do not explain: all of its rows would be of the mix."""
+    for name in names:
+        written = [text.removesuffix(".0") for text in sorted(_written(records, name))]
+        written = [text for text in written if text.casefold() not in named]
+        if words := [text for text in written if channel_number(text) is None]:
+            shown = ", ".join(repr(display_text(word)[:20]) for word in words[:3])
+            numbered = ", ".join(f"{word[:20]}: {n}" for n, word in enumerate(words[:2]))
+            raise refusal(
+                path,
+                f": {name!r} holds {shown}, which are no channels; say which they are, counted "
+                f"from 0 (`channel_names: {{{numbered}}}`, if that is right), or hear the mix "
+                "(`columns: {channel: ''}`)",
+            )
+        digits = [channel_number(text) for text in written if text[-1].isdecimal()]
+        if 0 not in digits and 2 in digits:
+            raise refusal(
+                path,
+                f": {name!r} seems to count channels from 1, since it has 2 and no 0; they are "
+                "counted from 0 here, so write 0 and 1, or A and B",
+            )

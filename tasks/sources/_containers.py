@@ -14,9 +14,9 @@ from .. import storage
 from ..base.errors import ConfigError, RunError
 from ..recording import Ignored
 from ..recording.names import display_text, recording_name
-from ..storage import regular, store_errors, urls
+from ..storage import store_errors, urls
 from ..storage.containment import OUT_FOLDERS
-from ._lists import Entries as Listed
+from ._lists import refusal
 from ._paths import OUT_SIGN, RESULTS, Boundary, skip_reason, source_root
 
 #: (relative name, absolute path), or a skipped file.
@@ -26,42 +26,43 @@ Entries = Iterator[tuple[str, str] | Ignored]
 @dataclass
 class Containers:
     """(relative name, absolute path) in the byte order of the names, and what was skipped.
-    `boundary`: of the folder in which they were found; None for a file or a URL that was named."""
+    `boundary`: of the folder in which they were found."""
 
+    boundary: Boundary
     files: list[tuple[str, str]] = field(default_factory=list)
     ignored: list[Ignored] = field(default_factory=list)
-    boundary: Boundary | None = None
-
-    @property
-    def opener(self) -> regular.Opener:
-        """Opens them for reading."""
-        return self.boundary.opener if self.boundary else regular.read
-
-    def checked(self, entries: Listed) -> Listed:
-        """What they hold, as `Boundary.checked`."""
-        return self.boundary.checked(entries) if self.boundary else entries
 
 
 def containers(
     path: str, wanted: Callable[[str], bool], what: str, follow_links: bool
 ) -> Containers:
-    """The containers whose names `wanted` accepts. ConfigError if there are none.
-
-    A path that exists is taken literally, even if it contains `*`. Links to folders are followed
-    only with `follow_links`. `what` names the kind of container in the message.
-    """
-    if glob.has_magic(path) and (storage.is_url(path) or not os.path.lexists(path)):
-        pattern = urls.checked(path)
-        home = os.path.abspath(_base(pattern))
-        boundary = None if storage.is_url(path) else Boundary(home, follow_links)
-        listed = _objects_matching(pattern) if boundary is None else _matching(pattern, boundary)
+    """The containers whose names `wanted` accepts. ConfigError if there are none. A path that
+    exists is taken literally, even if it contains `*`. `what` names the kind of container."""
+    is_url = storage.is_url(path)
+    listed: Entries
+    if glob.has_magic(path) and (is_url or not os.path.lexists(path)):
+        home = urls.checked(path)
+        while glob.has_magic(home):  # the folder above the first wildcard
+            home = os.path.dirname(home)
+        boundary = Boundary(os.path.abspath(home), follow_links or is_url)
+        if is_url:
+            listed = ((url[len(home) :].lstrip("/"), url) for url in urls.matching(path))
+        else:
+            listed = _matching(path, boundary)
     else:
         root, status = source_root(path)
         if not stat.S_ISDIR(status.st_mode):
-            return Containers([(os.path.basename(root), root)])
-        boundary = None if storage.is_url(root) else Boundary(root, follow_links)
-        listed = _objects(root) if boundary is None else _walk(root, boundary)
-    result = Containers(boundary=boundary)
+            boundary = Boundary(os.path.dirname(root), follow_links=True)
+            return Containers(boundary, [(os.path.basename(root), root)])
+        boundary = Boundary(root, follow_links or is_url)
+        if is_url:
+            listed = (
+                one if isinstance(one, Ignored) else (one.relative, one.url)
+                for one in objects_below(root)
+            )
+        else:
+            listed = _walk(root, boundary)
+    result = Containers(boundary)
     for entry in listed:
         if isinstance(entry, Ignored):
             result.ignored.append(entry)
@@ -70,37 +71,17 @@ def containers(
         else:
             result.ignored.append(Ignored(recording_name(entry[0]), "extension"))
     if not result.files:
-        raise ConfigError(f"source {display_text(path)!r} holds no {what}; check the source's path")
+        raise refusal(path, f"holds no {what}; check the source's path")
     result.files.sort(key=lambda pair: os.fsencode(pair[0]))
     result.ignored.sort(key=lambda item: item.path)
     return result
 
 
-def _objects_matching(pattern: str) -> Entries:
-    """The objects that match a URL such as `s3://bucket/a/*.tar`."""
-    base = _base(pattern)
-    for url in urls.matching(pattern):
-        yield url[len(base) :].lstrip("/"), url
-
-
 def _matching(pattern: str, boundary: Boundary) -> Entries:
-    """The files that match a pattern."""
     for path in map(os.path.abspath, glob.iglob(pattern, recursive=True)):
         if not os.path.isdir(path):
             relative = os.path.relpath(path, boundary.folder)
             yield boundary.left_out(relative, path) or (relative, path)
-
-
-def _base(pattern: str) -> str:
-    """The folder above a pattern's first wildcard."""
-    while glob.has_magic(pattern):
-        pattern = os.path.dirname(pattern)
-    return pattern or "."
-
-
-def _objects(root: str) -> Entries:
-    for entry in objects_below(root):
-        yield entry if isinstance(entry, Ignored) else (entry.relative, entry.url)
 
 
 def _walk(root: str, boundary: Boundary) -> Entries:
@@ -147,16 +128,14 @@ class Object(NamedTuple):
 
 
 def objects_below(root: str, system_folders: bool = False) -> Iterator[Object | Ignored]:
-    """Objects below a URL in the byte order of their names. ConfigError if it cannot be listed.
-
-    A skipped folder (a hidden one, say) is reported once, however many objects it holds.
-    """
+    """Objects below a URL in the byte order of their names; a skipped folder (a hidden one, say) is
+    one entry. ConfigError if it cannot be listed."""
     skipped: set[str] = set()
     files, key = urls.files_of(root)
     try:
         objects = store_errors.under(files, key)
     except (FileNotFoundError, RunError) as error:
-        raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
+        raise refusal(root, f"cannot be listed ({error})") from None
     signs = (name.removesuffix(OUT_SIGN) for name in objects if name.endswith(f"/{OUT_SIGN}"))
     outs = {*signs, *([""] if OUT_SIGN in objects else [])}
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from ..base.errors import ConfigError, ItemError
+from ..base.errors import ItemError
 from ..recording.file_kinds import known, packing
-from ..recording.names import display_text
+from ..recording.names import display_text, is_utf8
 from ..storage import bounds, urls
 from . import _columns, _text_encoding
+from ._lists import refusal
 from ._paths import list_file
 
 SEPARATORS = {"\t": "tabs", "|": "pipes", ";": "semicolons", ",": "commas"}
@@ -55,11 +56,8 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 def lines(path: str, encoding: str) -> Lines:
     """Numbered lines, as `urls.numbered` gives them."""
     if encoding in ("utf-8", "utf-8-sig"):
-        return urls.lines(path)
-    return _decoded(path, encoding)
-
-
-def _decoded(path: str, encoding: str) -> Lines:
+        yield from urls.lines(path)
+        return
     errors = "replace" if encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
     most = bounds.MAX_LINE_BYTES
     with (
@@ -84,10 +82,9 @@ def encoding_of(path: str, stated: str | None) -> str:
         with urls.streamed(path) as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        why = error.strerror or "it cannot be read"
-        raise ConfigError(f"source {display_text(path)!r} cannot be read ({why})") from None
+        raise refusal(path, f"cannot be read ({error.strerror or 'it cannot be read'})") from None
     if packed := packing(head):
-        raise ConfigError(f"source {display_text(path)!r} is {packed}")
+        raise refusal(path, f"is {packed}")
     if len(head) == HEAD_BYTES:  # a whole number of letters, whatever their size
         head = head[: head.rfind(b"\n") + 1] or head
         head = head[: len(head) - len(head) % 4] if b"\0" in head else head
@@ -95,26 +92,14 @@ def encoding_of(path: str, stated: str | None) -> str:
         return _text_encoding.decode(head, stated)[1]
     except ItemError as error:
         wide = [line for line in head.split(b"\n") if not line.isascii()]
-        if stated or b"\0" in head or 2 * sum(map(_is_utf8, wide)) <= len(wide):
-            raise ConfigError(
-                f"source {display_text(path)!r} cannot be read: {error.detail}"
-            ) from None
+        fitting = sum(is_utf8(line.decode("utf-8", "surrogateescape")) for line in wide)
+        if stated or b"\0" in head or 2 * fitting <= len(wide):
+            raise refusal(path, f"cannot be read: {error.detail}") from None
         return "utf-8"
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def form_of(
-    path: str,
-    separator: str | None = None,
-    header: bool | None = None,
-    encoding: str | None = None,
+    path: str, separator: str | None = None, header: bool | None = None, encoding: str | None = None
 ) -> Form:
     """How a table is written, by its first rows and the settings. ConfigError if it cannot be read,
     or its columns cannot be told apart."""
@@ -122,33 +107,26 @@ def form_of(
     encoding = encoding_of(path, encoding)
     head = [line for _, line in islice(lines(path, encoding), HEAD_LINES) if line is not None]
     if not head:
-        raise ConfigError(f"source {display_text(path)!r} is empty")
+        raise refusal(path, "is empty")
     if "\r" in head[0].rstrip("\r") and len(head) == 1:
-        raise ConfigError(
-            f"source {display_text(path)!r} ends its lines with CR alone; save it with LF"
-        )
+        raise refusal(path, "ends its lines with CR alone; save it with LF")
     mark = _SEPARATOR.fullmatch(head[0]) if len(head) > 1 else None
     head = head[1:] if mark else head
     separator = separator or (mark[1] if mark else None)
     chosen = _separator(path, head) if separator is None else separator
     rows = [_cells(line, chosen) for line in head]
-    has_header = _has_header(rows) if header is None else header
-    if has_header:
-        names = _unique(rows[0])
+    if header is None:
+        header = not any(known(cell.strip()) for cell in rows[0])
+    names: list[str] = []
+    if header:
+        for number, cell in enumerate(rows[0], 1):
+            name = display_text(cell.strip())
+            names.append(f"{name}_{number}" if not name or name in names else name)
     else:
         width = Counter(map(len, rows)).most_common(1)[0][0]
-        names = tuple(str(number) for number in range(1, width + 1))
+        names += map(str, range(1, width + 1))
     widths = frozenset((len(names),))
-    return Form(path, encoding, chosen, names, has_header, widths, marked=mark is not None)
-
-
-def _unique(header: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns; an empty or repeated one gets its number."""
-    names: list[str] = []
-    for number, cell in enumerate(header, 1):
-        name = display_text(cell.strip())
-        names.append(f"{name}_{number}" if not name or name in names else name)
-    return tuple(names)
+    return Form(path, encoding, chosen, (*names,), header, widths, marked=mark is not None)
 
 
 def _separator(path: str, head: list[str]) -> str | None:
@@ -166,16 +144,11 @@ def _separator(path: str, head: list[str]) -> str | None:
     if best[0] or 2 * best[1] >= 1:
         return best[2]
     if len(head) > 1 and best[2]:
-        raise ConfigError(
-            f"source {display_text(path)!r}: its rows have different numbers of columns, with any "
-            f"separator; set `separator`"
+        raise refusal(
+            path,
+            ": its rows have different numbers of columns, with any separator; set `separator`",
         )
     return None
-
-
-def _has_header(rows: list[list[str]]) -> bool:
-    """Whether the first row is a header: it names no audio file."""
-    return not any(known(cell.strip()) for cell in rows[0])
 
 
 def _cells(line: str, separator: str | None, quotes: bool = True) -> list[str]:

@@ -79,7 +79,10 @@ class LabelSettings(SourceSettings):
         labels = of_record(record, self.label_names)
         if self.second_text is None:
             return labels
-        text = _second_text(record.get(self.second_text.column))
+        try:
+            text = scoring.clean(cell_field(record.get(self.second_text.column)) or "")
+        except ValueError:
+            text = ""
         second = ((SECOND_TEXT, text), (SECOND_LANGUAGE, self.second_text.language))
         return (*labels, *second) if text else labels
 
@@ -100,14 +103,6 @@ def value_of(value: object) -> str | None:
     except ValueError:
         return None
     return label if label and len(label) <= LONGEST else None
-
-
-def _second_text(value: object) -> str:
-    """A cell as a second text; empty if it is absent or no text."""
-    try:
-        return scoring.clean(cell_field(value) or "")
-    except ValueError:
-        return ""
 
 
 def notes(
@@ -133,7 +128,7 @@ def notes(
                 f"`{asking}` names {title!r}, and none of the first {len(records):,} entries has "
                 f"this {noun}; they have {shown}: correct the name, or take it out"
             )
-        elif asking == "labels" and any(_is_no_label(record.get(name)) for record in records):
+        elif asking == "labels" and not all(map(_may_be_label, (r.get(name) for r in records))):
             sentences.append(
                 f"the {noun} {title!r} holds values that are not texts of up to {LONGEST} "
                 "characters; these are not kept as labels"
@@ -141,11 +136,9 @@ def notes(
     return sentences
 
 
-def _is_no_label(value: object) -> bool:
-    """Whether a cell holds something that cannot be a label."""
-    if value_of(value) is not None:
-        return False
+def _may_be_label(value: object) -> bool:
+    """Whether a cell is a label, or absent."""
     try:
-        return cell_field(value) is not None
+        return value_of(value) is not None or cell_field(value) is None
     except ValueError:
-        return True
+        return False

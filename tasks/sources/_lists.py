@@ -1,9 +1,6 @@
-"""Lists that sources read: lines, fields, and how bad lines are reported.
-
-One rule: a line that cannot be understood, or that names something unusable, becomes a `Recording`
-with an `error`, so it counts in the failed fraction. `Ignored` is only for lines that are
-understood and left out on purpose.
-"""
+"""Lists that sources read: lines, fields, and how bad lines are reported. A line that cannot be
+understood, or that names something unusable, becomes a `Recording` with an `error`, so it counts in
+the failed fraction. `Ignored` is only for lines that are left out on purpose."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ..base import language_codes
-from ..base.errors import UNREACHABLE, ItemError
+from ..base.errors import UNREACHABLE, ConfigError, ItemError
 from ..recording import Ignored, Locator, Recording, TimedWord
 from ..recording.guard import display_path
 from ..recording.names import REST, display_text, is_utf8, recording_name
@@ -58,6 +55,12 @@ class ListSettings(SpeakerSettings):
     )
 
 
+def refusal(path: str, what: str) -> ConfigError:
+    """What is wrong with a whole source, in a sentence about its path."""
+    space = "" if what.startswith(":") else " "
+    return ConfigError(f"source {display_text(path)!r}{space}{what}")
+
+
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:
     """A recording that the listing shows to be unusable; `file` is where its bytes should be."""
     return Recording(path, source_path, Locator(file), 0, "", error=(code, detail))
@@ -68,6 +71,13 @@ def unlisted(name: str, path: str, error: ItemError) -> Recording:
     rest = failed(f"{name}{REST}", f"{display_path(path)}{REST}", path, error.code, error.detail)
     # With an offset: the whole file would be probed as a recording once it can be read.
     return replace(rest, locator=Locator(path, offset=0)) if error.code == UNREACHABLE else rest
+
+
+def unopened(name: str, path: str, error: tuple[str, str]) -> Recording:
+    """A container that cannot be opened."""
+    if error[0] == UNREACHABLE:
+        return unlisted(name, path, ItemError(*error))
+    return failed(name, display_path(path), path, *error)
 
 
 def bad_line(file: str, number: int | str, why: str | ItemError | ValueError) -> Recording:
@@ -278,7 +288,8 @@ def conversation(entry: dict[str, object]) -> dict[str, object]:
         turns = [{"role": "assistant", "content": entry["response"]}]  # ms-swift's `query`
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         return entry
-    audios = _listed(entry.get("audios", entry.get("audio")))
+    stated = entry.get("audios", entry.get("audio"))
+    audios: list[object] = [*stated] if isinstance(stated, list) else [stated] if stated else []
     answers: list[object] = []
     for turn in turns:
         content = turn.get("content", turn.get("value"))
@@ -293,15 +304,9 @@ def conversation(entry: dict[str, object]) -> dict[str, object]:
             f"a conversation with {len(audios)} audios and {len(answers)} answers: it does not say "
             "which text is said where; one of each is read"
         )
-    others = {name: value for name, value in entry.items() if name not in _TAKEN}
+    taken = ("messages", "conversations", "audios", "audio", "response")
+    others = {name: value for name, value in entry.items() if name not in taken}
     return {**others, "audio": audios[0], "text": answers[0]}
-
-
-_TAKEN = ("messages", "conversations", "audios", "audio", "response")
-
-
-def _listed(value: object) -> list[object]:
-    return [*value] if isinstance(value, list) else [value] if value else []
 
 
 def _parts(content: object, kinds: Sequence[str], names: Sequence[str]) -> list[object]:

@@ -8,7 +8,6 @@ import posixpath
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from .. import storage
 from ..base.errors import ConfigError, ItemError, RunError
@@ -17,7 +16,7 @@ from ..recording.file_kinds import HEAD, packing
 from ..recording.names import display_text, recording_name, safe_name
 from ..storage import bounds, regular, urls
 from ..storage.containment import OUT_FOLDERS
-from ._lists import Entries
+from ._lists import Entries, refusal
 
 #: Endings (lower case) of files that programs are still writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
@@ -75,10 +74,7 @@ def source_root(path: str) -> tuple[str, os.stat_result]:
         absolute = urls.absolute(urls.checked(path))
         return absolute, urls.status(absolute)
     except (OSError, ValueError, RunError) as error:
-        raise ConfigError(
-            f"source {display_text(path)!r} cannot be read ({_reason(error)}); "
-            "check the source's path"
-        ) from None
+        raise refusal(path, f"cannot be read ({_reason(error)}); check the source's path") from None
 
 
 def _reason(error: Exception) -> str:
@@ -92,16 +88,14 @@ def list_file(path: str) -> str:
     """Absolute path of a list. ConfigError if it is not a readable file."""
     absolute, status = source_root(path)
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"source {display_text(path)!r} is not a file; this kind reads one list")
+        raise refusal(path, "is not a file; this kind reads one list")
     if storage.is_url(absolute):
         return absolute
     try:
         os.close(regular.read(absolute))
         return absolute
     except OSError as error:
-        raise ConfigError(
-            f"source {display_text(path)!r} cannot be read ({error.strerror})"
-        ) from None
+        raise refusal(path, f"cannot be read ({error.strerror})") from None
 
 
 def text_list(path: str) -> str:
@@ -112,16 +106,11 @@ def text_list(path: str) -> str:
         with urls.streamed(file_path) as file:
             head = file.read(HEAD)
     except OSError as error:  # a server may answer differently now
-        raise ConfigError(
-            f"source {display_text(path)!r} cannot be read ({_reason(error)})"
-        ) from None
-    what = None
+        raise refusal(path, f"cannot be read ({_reason(error)})") from None
     if packed := packing(head):
-        what = f"is {packed}"
-    elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        what = "is text in UTF-16; save it in UTF-8"
-    if what:
-        raise ConfigError(f"source {display_text(path)!r} {what}")
+        raise refusal(path, f"is {packed}")
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise refusal(path, "is text in UTF-16; save it in UTF-8")
     return file_path
 
 
@@ -138,12 +127,10 @@ def list_root(path: str, root: str | None) -> str:
 
 
 def resolve(root: str, written: object) -> str:
-    """The path that a list means by `written`.
-
-    ValueError if it is not a path, ItemError `unsupported` if it leads to a store, bucket or host
-    that the settings do not name, or out of a `Confined` root. `.` and `//` are folded so that two
-    spellings are one file, but never `x/..`, which is another folder if `x` is a link.
-    """
+    """The path that a list means by `written`. ValueError if it is not a path, ItemError
+    `unsupported` if it leads to a store, bucket or host that the settings do not name, or out of a
+    `Confined` root. `.` and `//` are folded so that two spellings are one file, but never `x/..`,
+    which is another folder if `x` is a link."""
     if not isinstance(written, str) or not written.strip():
         raise ValueError("it names no file: a path of audio is expected")
     if len(written) > bounds.MAX_PATH_BYTES:
@@ -183,18 +170,14 @@ def _resolve_object(root: str, written: str) -> str:
 
 def listed_name(path: str, written: str, root: str) -> str:
     """Recording name of a listed file: relative to the root if below it, else as written."""
-    if storage.is_url(path):
-        inside = path.startswith(root.rstrip("/") + "/")
-        return safe_name(path[len(root.rstrip("/")) + 1 :] if inside else path.split("/", 3)[3])
-    prefix = root.rstrip("/") + "/"
-    if path.startswith(prefix) and "/." not in path and "//" not in path:
-        return safe_name(path[len(prefix) :])
-    path = os.path.normpath(path)
+    prefix, is_url = root.rstrip("/") + "/", storage.is_url(path)
+    if not is_url and ("/." in path or "//" in path):
+        path = os.path.normpath(path)
     if path.startswith(prefix):
         return safe_name(path[len(prefix) :])
-    if os.path.isabs(written):
-        return safe_name(path.lstrip("/"))
-    return safe_name(os.path.normpath(written))
+    if is_url:
+        return safe_name(path.split("/", 3)[3])
+    return safe_name(path.lstrip("/") if os.path.isabs(written) else os.path.normpath(written))
 
 
 # The audio that a table names by a path, or by a name without folder or extension.
@@ -205,33 +188,18 @@ EXTENSIONS = ("", ".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".WAV")
 LOOKED, ASKED = 20, 3  # names to choose the place of all by; under a URL, each costs requests
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Between a name in a table and its path from the root: `<before><name><after>`."""
-
-    before: str = ""
-    after: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.before}<name>{self.after}"
-
-    def path(self, name: str) -> str:
-        return f"{self.before}{name}{self.after}"
+#: A place of audio: how a name in a table becomes its path from the root.
+AS_WRITTEN = "<name>"
 
 
-AS_WRITTEN = Place()
-
-
-def place_of(
-    root: str, names: Iterable[str], folders: Sequence[str] = FOLDERS
-) -> tuple[Place, int]:
+def place_of(root: str, names: Iterable[str], folders: Sequence[str] = FOLDERS) -> tuple[str, int]:
     """The place of most of the first names, and how many it has; (`AS_WRITTEN`, 0) if none."""
     looked = [*names][: ASKED if storage.is_url(root) else LOOKED]
     best, most = AS_WRITTEN, 0
     for before in folders:
         for after in EXTENSIONS:
-            place = Place(before, after)
-            present = sum(is_there(root, place.path(name)) for name in looked)
+            place = f"{before}{AS_WRITTEN}{after}"
+            present = sum(is_there(root, place.replace(AS_WRITTEN, name)) for name in looked)
             if present == len(looked) > 0:
                 return place, present
             if present > most:
@@ -252,11 +220,8 @@ def stem(name: str) -> str:
 
 
 # Links in the folder of a source: those that lead out of it are skipped, unless `follow_links` is
-# set.
-#
-# Whoever fills a folder could otherwise have any file published that the user can read. What a
+# set. Whoever fills a folder could otherwise have any file published that the user can read. What a
 # person names is followed: the source's own path, and the lines of a list.
-
 
 OUTSIDE = "link_outside"
 
@@ -297,19 +262,20 @@ class Boundary:
     def checked(self, entries: Entries) -> Entries:
         """What a list in the folder, or an archive there, names: recordings below the folder are
         confined to it."""
+        if self.inside is None:
+            yield from entries
+            return
         below, last = f"{self.folder.rstrip('/')}/", ""
         for entry in entries:
             if isinstance(entry, Recording) and entry.locator.path.startswith(below):
                 path = entry.locator.path
-                may_leave = path != last and self._may_leave(path)
-                if may_leave and (outside := self.left_out(path[len(below) :], path)):
-                    yield outside
-                    continue
+                if path != last:
+                    home = os.path.dirname(path)
+                    if home not in self._inside:
+                        self._inside[home] = self.outside(home) is None
+                    may_leave = not self._inside[home] or os.path.islink(path)
+                    if may_leave and (outside := self.left_out(path[len(below) :], path)):
+                        yield outside
+                        continue
                 entry.locator.inside, last = self.inside, path
             yield entry
-
-    def _may_leave(self, path: str) -> bool:
-        home = os.path.dirname(path)
-        if home not in self._inside:
-            self._inside[home] = self.outside(home) is None
-        return not self._inside[home] or os.path.islink(path)

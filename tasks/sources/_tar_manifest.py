@@ -19,13 +19,12 @@ from typing import cast
 import numpy as np
 
 from ..base.errors import ItemError
-from ..recording import Ignored, Recording, tracks, unreachable
+from ..recording import Ignored, Recording, unreachable
 from ..storage import regular
 from ..storage.bounds import MAX_LINE_BYTES
 from . import jsonl
-from ._layouts.rows import by_role
 from ._lists import Entries, bad_line, json_object, line_name
-from ._rows import Group, as_line
+from ._rows import Group, as_line, by_role
 
 NAME = "tarred_audio_manifest.json"
 _NUMBER = re.compile(r"(\d{1,9})(?:\.\w+){1,2}\Z")
@@ -101,9 +100,7 @@ class TarManifest:
                     yield Ignored(line_name(self.path, number), why_not)
             except (ItemError, ValueError) as error:
                 yield bad_line(self.path, number, error)
-        for channels, part in group.parts.items():
-            recording = part.described(member)
-            yield tracks.of_channels(recording, channels, group.parts)
+        yield from group.recordings(lambda part: part.described(member))
 
     def unused(self) -> Entries:
         """The lines that cannot be read, or of which no tar had the audio."""

@@ -1,9 +1,6 @@
-"""Members of a plain tar, read header by header: forward only, nothing extracted.
-
-The standard library decodes single headers (`TarInfo.frombuf`). It does not walk over them here:
-`TarFile.next` loops on negative sizes (CVE-2025-8194), allocates whatever a long-name header
-claims, and keeps every member it has seen.
-"""
+"""Members of a plain tar, read header by header: forward only, nothing extracted. The standard
+library decodes single headers; `TarFile.next` loops on negative sizes (CVE-2025-8194), allocates
+whatever a long-name header claims, and keeps every member it has seen."""
 
 from __future__ import annotations
 
@@ -18,11 +15,8 @@ from ..recording.container import size_of
 
 BLOCK = 512
 
-#: A larger long-name or PAX header is damage, not a name.
-MAX_EXTENSION_BYTES = 1 << 20
-
-#: Blocks of zeros searched after the end mark for a second tar; tar pads to 20 blocks.
-PADDING_BLOCKS = 40
+MAX_EXTENSION_BYTES = 1 << 20  # a larger long-name or PAX header is damage, not a name
+PADDING_BLOCKS = 40  # searched after the end mark for a second tar; tar pads to 20 blocks of zeros
 
 _RECORD = re.compile(rb"([0-9]{1,7}) ")
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -58,11 +52,8 @@ def _header(block: bytes) -> tarfile.TarInfo:
 
 
 def members(file: BinaryIO) -> Iterator[Member]:
-    """Complete members in order, up to the end mark.
-
-    Raises ItemError if the rest is lost (`truncated`, `unreadable`) or cannot be read by this
-    walk (`unsupported`).
-    """
+    """Complete members in order, up to the end mark. ItemError if the rest is lost (`truncated`,
+    `unreadable`) or cannot be read by this walk (`unsupported`)."""
     total = size_of(file)
     position = 0
     name: str | None = None
@@ -86,9 +77,11 @@ def members(file: BinaryIO) -> Iterator[Member]:
                 name = content.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
             elif header.type in _PAX:
                 pax = _records(content)
-            position = _after(start, header.size)
+            position = start + -(-header.size // BLOCK) * BLOCK
             continue
-        size = _size(header, pax)
+        stated = pax.get("size", "")
+        is_number = stated.isascii() and stated.isdigit() and len(stated) < 20
+        size = int(stated) if is_number else header.size
         if size < 0:
             raise ItemError("unreadable", f"a negative size in the tar header at byte {position}")
         full = pax.get("path") or name or header.name
@@ -102,7 +95,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
             detail = f"{size} bytes are promised at byte {start}, {max(total - start, 0)} are there"
             raise ItemError("truncated", detail)
         yield Member(full, kind, start, size if holds_data else 0)
-        position = _after(start, size if holds_data else 0)
+        position = start + (-(-size // BLOCK) * BLOCK if holds_data else 0)
         name, pax = None, {}
     # Only the missing end mark, which every closed tar has, shows a cut between two members.
     raise ItemError("truncated", f"the tar ends at byte {total} without an end mark")
@@ -120,10 +113,6 @@ def _nothing_follows(file: BinaryIO) -> None:
                 return
             detail = f"another tar follows the end mark, at byte {position}; it is not read"
             raise ItemError("unsupported", detail)
-
-
-def _after(start: int, size: int) -> int:
-    return start + -(-size // BLOCK) * BLOCK
 
 
 def _extension(file: BinaryIO, start: int, size: int, total: int) -> bytes:
@@ -146,11 +135,6 @@ def _records(content: bytes) -> dict[str, str]:
         fields[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         position = end
     return fields
-
-
-def _size(header: tarfile.TarInfo, pax: dict[str, str]) -> int:
-    text = pax.get("size", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else header.size
 
 
 def _kind(header: tarfile.TarInfo, pax: dict[str, str]) -> str:

@@ -1,9 +1,6 @@
-"""The encoding of text files: recognised where certain, else a setting; never guessed.
-
-A byte order mark, valid UTF-8, and UTF-16 of mostly ASCII without a mark (every other byte is zero)
-are certain. Encodings with one byte a letter (CP1251, Latin-1) or two (GBK, Big5) fit almost any
-bytes: only a person can say which one a file has.
-"""
+"""The encoding of text files: recognised where certain, else a setting; never guessed. A byte order
+mark, valid UTF-8, and UTF-16 of mostly ASCII without a mark (every other byte is zero) are certain.
+Encodings with one byte a letter (CP1251) or two (GBK) fit almost any bytes."""
 
 from __future__ import annotations
 
@@ -22,22 +19,21 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_MARKED = {mark[:1] for mark, _ in _MARKS}
 _SHOWN = 12  # characters of each reading in a message
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     """(text without a byte order mark, name of its encoding). `encoding`: from the settings; a mark
     in the bytes wins. ItemError `bad_text` if it is uncertain, or the bytes do not fit."""
-    marked = None
-    if data[:1] in _MARKED:
-        marked = next((name for mark, name in _MARKS if data.startswith(mark)), None)
+    marked = next((name for mark, name in _MARKS if data.startswith(mark)), None)
     name = marked or encoding
-    if name is None:
-        return _recognised(data)
+    if name is None and 0 in data:
+        return _wide(data)
     try:
-        return data.decode(name), name
+        return data.decode(name or "utf-8"), name or "utf-8"
     except UnicodeDecodeError as error:
+        if name is None:
+            raise ItemError(BAD_TEXT, _uncertain(data, error.start)) from None
         why = f"byte {error.start:,} does not fit {name}"
     raise ItemError(BAD_TEXT, f"{why}; write it as UTF-8, or set the source's encoding")
 
@@ -57,15 +53,6 @@ def checked(encoding: str) -> str:
             f"{encoding!r} is not a text encoding; name one such as gbk or cp1251"
         ) from None
     return info.name
-
-
-def _recognised(data: bytes) -> tuple[str, str]:
-    if 0 in data:
-        return _wide(data)
-    try:
-        return data.decode(), "utf-8"
-    except UnicodeDecodeError as error:
-        raise ItemError(BAD_TEXT, _uncertain(data, error.start)) from None
 
 
 def _wide(data: bytes) -> tuple[str, str]:

@@ -16,10 +16,9 @@ from pydantic import Field
 from ..recording import Ignored
 from ..settings.base import WORDS
 from . import _columns
-from ._layouts.rows import Described, FileRow, Found, json_lines
 from ._lists import Entries, ListSettings, line_name
 from ._paths import list_root, text_list
-from ._rows import listed
+from ._rows import Described, FileRow, Found, json_lines, listed
 
 #: `<__dj__audio>`, `<__dj__image>`, `<__dj__video>` and the end of a chunk `<|__dj__eoc|>`.
 _TOKENS = re.compile(r"\s*(?:<__dj__\w+>|<\|__dj__\w+\|>)\s*")
@@ -37,7 +36,7 @@ def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
     root, rows = list_root(path, settings.root), partial(_rows, path, settings)
-    return listed(Found("datajuicer", root, rows, (), whole=False), settings.language)
+    return listed(Found("datajuicer", root, rows, (), whole=False), settings)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -51,19 +50,17 @@ def notes(settings: Settings) -> list[str]:
 
 def _rows(path: str, settings: Settings) -> Iterator[FileRow]:
     for number, record in json_lines(path).rows():
-        audios = [] if isinstance(record, ValueError) else record.get(settings.audio_key) or []
-        if isinstance(record, ValueError) or not isinstance(audios, list):
-            wrong = record if isinstance(record, ValueError) else ValueError("no list of audios")
-            yield FileRow(path, number, wrong)
+        if isinstance(record, ValueError):
+            yield FileRow(path, number, record)
+            continue
+        audios = record.get(settings.audio_key) or []
+        if not isinstance(audios, list):
+            yield FileRow(path, number, ValueError("no list of audios"))
             continue
         if not audios:
             yield FileRow(path, number, Ignored(line_name(path, number), "no_audio"))
+        text = record.get(settings.text_key) if len(audios) == 1 else None
+        text = _TOKENS.sub(" ", text) if isinstance(text, str) else text
         for index, audio in enumerate(audios):
-            is_only = len(audios) == 1
-            text = _text(record.get(settings.text_key)) if is_only else None
-            described = Described(audio, text, id=record.get("id"))
-            yield FileRow(path, number if is_only else f"{number}:{index}", described)
-
-
-def _text(value: object) -> object:
-    return _TOKENS.sub(" ", value) if isinstance(value, str) else value
+            place = number if len(audios) == 1 else f"{number}:{index}"
+            yield FileRow(path, place, Described(audio, text, id=record.get("id")))

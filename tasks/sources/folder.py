@@ -3,10 +3,6 @@
 Recordings come in the byte order of their relative paths, under a URL too. Links to files in the
 tree are followed; a link to a folder in it is ignored, so that adding one never renames a
 recording. Links out of the tree are followed only with `follow_links`, and visit no folder twice.
-Results of uttermill are not recordings.
-
-A recording's text is the file of the same stem in its folder, see `tasks/sources/_beside`. Its
-speaker may be in its path.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from .. import storage
-from ..base.errors import ConfigError, ItemError
+from ..base.errors import ItemError
 from ..recording import Ignored, Locator, Recording, unreachable
 from ..recording.file_kinds import ReadFile, first_bytes, is_recording
 from ..recording.guard import of_file, stat_error
@@ -37,18 +33,11 @@ from . import _text_encoding
 from ._archives import Archive, is_archive
 from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
-from ._beside.folders import AHEAD, FolderTexts
+from ._beside.folders import FolderTexts
 from ._containers import Object, objects_below
 from ._labels import of_record
-from ._lists import PARENT_FOLDER, failed
-from ._paths import (
-    RESULTS,
-    Boundary,
-    is_results,
-    results_above,
-    skip_reason,
-    source_root,
-)
+from ._lists import PARENT_FOLDER, Entries, failed, refusal
+from ._paths import RESULTS, Boundary, is_results, results_above, skip_reason, source_root
 
 #: Kinds of sources that read one file, by its ending.
 _KINDS = {
@@ -57,7 +46,6 @@ _KINDS = {
     **dict.fromkeys((".csv", ".tsv", ".psv", ".txt", ".json"), "table"),
 }
 _PACKED = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst")
-OTHER_ENDING = "extension"  # why a file is skipped
 
 
 def _names_a_speaker(pattern: str) -> str:
@@ -161,15 +149,9 @@ class Settings(SourceSettings):
         return tuple(dict.fromkeys(self.labels or ()))
 
 
-def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
+def recordings(settings: Settings) -> Entries:
     """Walks lazily. ConfigError at once if the path cannot be read."""
-    return _chosen(_recordings(settings), settings)
-
-
-def _chosen(
-    entries: Iterator[Recording | Ignored], settings: Settings
-) -> Iterator[Recording | Ignored]:
-    """The entries, without the recordings that the settings exclude."""
+    entries = _recordings(settings)
     if not (settings.include or settings.exclude):
         return entries
     takes, skips = _matching(settings.include or ("*",)), _matching(settings.exclude or ())
@@ -197,37 +179,38 @@ def gives(settings: Settings) -> str:
     return f"folder: audio from files by their names and content, {texts}"
 
 
-def _recordings(settings: Settings) -> Iterator[Recording | Ignored]:
+def _recordings(settings: Settings) -> Entries:
     root, status = source_root(settings.path)
-    if storage.is_url(root):
-        return _objects(root, settings) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
-    if results := results_above(root):
-        raise ConfigError(
-            f"source {display_text(settings.path)!r} lies in {display_text(results)}, which holds "
-            "results of uttermill; name the folder of the recordings they were made from"
-        )
+    is_url, name = storage.is_url(root), os.path.basename(root)
     boundary = _boundary(root, status, settings)
+    if not is_url and (results := results_above(root)):
+        raise refusal(
+            settings.path,
+            f"lies in {display_text(results)}, which holds results of uttermill; name the folder "
+            "of the recordings they were made from",
+        )
     if stat.S_ISDIR(status.st_mode):
+        if is_url:
+            return _objects(root, settings)
         try:
             os.scandir(root).close()
         except OSError as error:
-            raise ConfigError(
-                f"source {display_text(settings.path)!r} cannot be listed ({error.strerror})"
-            ) from None
+            raise refusal(settings.path, f"cannot be listed ({error.strerror})") from None
         return _walk(root, status, settings, boundary)
-    name = os.path.basename(root)
+    if stat.S_ISREG(status.st_mode) and _is_read(name, settings):
+        return _archive(name, root, settings)
+    if is_url and not is_recording(name, root):
+        raise refusal(settings.path, "is not an audio file")
+    if is_url:
+        return _alone(root, of_file(recording_name(name), root), settings, boundary)
     if stat.S_ISREG(status.st_mode) and is_recording(name, root):
         return _alone(root, _recording(name, root, status), settings, boundary)
-    if stat.S_ISREG(status.st_mode) and _reads(name, settings):
-        return _archive(name, root, settings)
-    raise ConfigError(
-        f"source {display_text(settings.path)!r} is neither a folder nor an audio file{_hint(root)}"
-    )
+    raise refusal(settings.path, f"is neither a folder nor an audio file{_hint(root)}")
 
 
 def _boundary(root: str, status: os.stat_result, settings: Settings) -> Boundary:
     folder = root if stat.S_ISDIR(status.st_mode) else os.path.dirname(root)
-    return Boundary(folder, settings.follow_links)
+    return Boundary(folder, settings.follow_links or storage.is_url(root))
 
 
 def notes(settings: Settings) -> list[str]:
@@ -250,68 +233,30 @@ def _hint(path: str) -> str:
     return f"; {may_be}give the source kind: {_KINDS[ending]}" if ending in _KINDS else ""
 
 
-def _unlisted(relative: str, path: str, error: OSError) -> Recording:
-    detail = f"the folder cannot be listed: {error.strerror}"
-    return failed(recording_name(relative), display_text(path), path, "unreadable", detail)
-
-
-def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
-    if settings.texts == "none":
-        for entry in objects_below(root, settings.system_folders):
-            yield from [entry] if isinstance(entry, Ignored) else _of_object(entry, None, settings)
-        return
-    listed = list(objects_below(root, settings.system_folders))
-    names = _by_folder(listed)
-    folders: dict[str, FolderTexts | None] = {}
-    for start in range(0, len(listed), AHEAD):
-        block = listed[start : start + AHEAD]
-        for above, those in _by_folder(block).items():
-            if above not in folders:
-                home = f"{root}/{above}/" if above else f"{root}/"
-                folders[above] = _texts(home, names.pop(above), settings=settings)
-            if texts := folders[above]:
-                texts.ahead(those)
-        for entry in block:
-            if isinstance(entry, Ignored):
-                yield entry
-            else:
-                texts = folders[entry.relative.rpartition("/")[0]]
-                yield from _of_object(entry, texts, settings)
-
-
-def _by_folder(entries: Sequence[Object | Ignored]) -> dict[str, list[str]]:
-    """The names of objects by the folder that they are in."""
+def _objects(root: str, settings: Settings) -> Entries:
+    entries = list(objects_below(root, settings.system_folders))
     names: dict[str, list[str]] = {}
     for entry in entries:
         if isinstance(entry, Object):
             above, _, name = entry.relative.rpartition("/")
             names.setdefault(above, []).append(name)
-    return names
-
-
-def _of_object(
-    entry: Object, texts: FolderTexts | None, settings: Settings
-) -> Iterator[Recording | Ignored]:
-    name = entry.relative.rpartition("/")[2]
-    if aside := _aside(entry.relative, name, texts):
-        yield aside
-    elif is_recording(name, entry.url):
-        path, locator = safe_name(entry.relative), Locator(entry.url)
-        recording = Recording(path, display_text(entry.url), locator, entry.size, entry.guard)
-        yield _told(settings, texts, name, recording)
-    elif _reads(name, settings):
-        yield from _archive(entry.relative, entry.url, settings)
-    else:
-        yield Ignored(recording_name(entry.relative), OTHER_ENDING)
-
-
-def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
-    name = os.path.basename(url)
-    if _reads(name, settings):
-        return _archive(name, url, settings)
-    if not is_recording(name, url):
-        raise ConfigError(f"source {display_text(settings.path)!r} is not an audio file")
-    return _alone(url, of_file(recording_name(name), url), settings)
+    folders: dict[str, FolderTexts | None] = {}
+    for entry in entries:
+        if isinstance(entry, Ignored):
+            yield entry
+            continue
+        above, _, name = entry.relative.rpartition("/")
+        if above not in folders:
+            home = f"{root}/{above}/" if above else f"{root}/"
+            folders[above] = _texts(home, names.pop(above), settings=settings)
+        if aside := _aside(entry.relative, name, folders[above]):
+            yield aside
+        elif is_recording(name, entry.url):
+            path, locator = safe_name(entry.relative), Locator(entry.url)
+            recording = Recording(path, display_text(entry.url), locator, entry.size, entry.guard)
+            yield _told(settings, folders[above], name, recording)
+        else:
+            yield from _other(entry.relative, entry.url, settings)
 
 
 def _texts(
@@ -334,28 +279,23 @@ def _texts(
     return folder_texts if folder_texts.any else None
 
 
-def _alone(
-    path: str, recording: Recording, settings: Settings, boundary: Boundary | None = None
-) -> Iterator[Recording | Ignored]:
+def _alone(path: str, recording: Recording, settings: Settings, boundary: Boundary) -> Entries:
     """A recording that is the whole source, and the texts beside it."""
     home, name = os.path.split(path)
     stem = os.path.splitext(name)[0]
     chosen = settings.texts.ext if isinstance(settings.texts, TextsSettings) else None
     named = [f"{stem}.{ending}" for ending in (*Texts(chosen).endings, "info.json")]
-    if boundary:  # a local file
+    if not storage.is_url(path):
         with suppress(OSError):  # its folder cannot be listed
             files = [entry.name for entry in _entries(home or ".") if not _is_folder(entry)]
             named = [file for file in files if file.startswith(f"{stem}.") and file != name]
-    if settings.texts == "none":
-        named = []
     near = []
-    for beside in named:
-        if boundary and (outside := boundary.left_out(beside, f"{home}/{beside}")):
+    for beside in named if settings.texts != "none" else ():
+        if outside := boundary.left_out(beside, f"{home}/{beside}"):
             yield outside
         elif urls.named(f"{home}/{beside}"):
             near.append(beside)
-    opener = boundary.opener if boundary else regular.read
-    texts = _texts(f"{home}/", [name, *near], opener=opener, settings=settings)
+    texts = _texts(f"{home}/", [name, *near], opener=boundary.opener, settings=settings)
     yield _told(settings, texts, name, recording)
     yield from filter(None, (_aside(beside, beside, texts) for beside in near))
 
@@ -369,20 +309,17 @@ def _told(
     settings: Settings, texts: FolderTexts | None, name: str, recording: Recording
 ) -> Recording:
     """A recording with speaker and labels from its path, and its text."""
+    path, how = recording.path, settings.speaker
     if isinstance(settings.labels, LabelPattern):
-        match = re.search(settings.labels.pattern, recording.path)
+        match = re.search(settings.labels.pattern, path)
         names = of_record(match.groupdict(), settings.label_names) if match else ()
         recording = replace(recording, labels=names)
-    if settings.speaker == PARENT_FOLDER or isinstance(settings.speaker, SpeakerPattern):
-        recording = replace(recording, speaker=_speaker(recording.path, settings.speaker))
-    return texts.with_sidecars(name, recording) if texts else recording
-
-
-def _speaker(path: str, how: str | SpeakerPattern) -> str | None:
     if isinstance(how, SpeakerPattern):
         match = re.search(how.pattern, path)
-        return (match and match["speaker"]) or None
-    return os.path.basename(os.path.dirname(path)) or None
+        recording = replace(recording, speaker=(match and match["speaker"]) or None)
+    elif how == PARENT_FOLDER:
+        recording = replace(recording, speaker=os.path.basename(os.path.dirname(path)) or None)
+    return texts.with_sidecars(name, recording) if texts else recording
 
 
 def _recording(
@@ -397,12 +334,6 @@ def _recording(
     )
 
 
-def _order(entry: os.DirEntry[str]) -> bytes:
-    """A folder sorts as `name/`, so that the walk follows the byte order of whole paths."""
-    name = os.fsencode(entry.name)
-    return name + b"/" if _is_folder(entry) else name
-
-
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
@@ -410,30 +341,31 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-#: A folder's entry, and the texts of the folder's recordings.
-Entry = tuple[os.DirEntry[str], FolderTexts | None]
-
-
 def _entries(path: str) -> Iterator[os.DirEntry[str]]:
-    """Raises OSError if the folder still cannot be listed after retries."""
+    """In the byte order of whole paths, in which a folder sorts as `name/`. Raises OSError if the
+    folder still cannot be listed after retries."""
+
+    def scanned() -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(path) as entries:
+                return sorted(
+                    entries,
+                    key=lambda entry: os.fsencode(entry.name) + b"/" * _is_folder(entry),
+                )
+        except OSError as error:
+            raise unreachable.item_error(error) from error
+
     try:
-        return iter(unreachable.patience.read(partial(_scanned, path)))
+        return iter(unreachable.patience.read(scanned))
     except ItemError as error:
         raise error.__cause__ or error from None
 
 
-def _scanned(path: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entries, key=_order)
-    except OSError as error:
-        raise unreachable.item_error(error) from error
-
-
-def _listed(path: str, settings: Settings, boundary: Boundary) -> Iterator[Entry]:
+def _listed(
+    path: str, settings: Settings, boundary: Boundary
+) -> tuple[Iterator[os.DirEntry[str]], FolderTexts | None]:
+    """The entries of a folder, and the texts of its recordings."""
     entries = list(_entries(path))
-    if settings.texts == "none":
-        return ((entry, None) for entry in entries)
     names = (
         entry.name
         for entry in entries
@@ -442,16 +374,7 @@ def _listed(path: str, settings: Settings, boundary: Boundary) -> Iterator[Entry
         and not (entry.is_symlink() and boundary.outside(entry.path))
     )
     home = f"{path.rstrip('/')}/"
-    texts = _texts(home, names, opener=boundary.opener, settings=settings)
-    return _with_texts(entries, texts)
-
-
-def _with_texts(entries: list[os.DirEntry[str]], texts: FolderTexts | None) -> Iterator[Entry]:
-    for start in range(0, len(entries), AHEAD):
-        block = entries[start : start + AHEAD]
-        if texts:
-            texts.ahead([entry.name for entry in block])
-        yield from ((entry, texts) for entry in block)
+    return iter(entries), _texts(home, names, opener=boundary.opener, settings=settings)
 
 
 def _reached_anyway(path: str, real_root: str, settings: Settings) -> bool:
@@ -460,22 +383,19 @@ def _reached_anyway(path: str, real_root: str, settings: Settings) -> bool:
     if real == real_root:
         return True
     prefix = real_root.rstrip("/") + "/"
-    inside = real.startswith(prefix)
     parts = real[len(prefix) :].split("/")
-    return inside and not any(skip_reason(part, settings.system_folders) for part in parts)
+    skipped = any(skip_reason(part, settings.system_folders) for part in parts)
+    return real.startswith(prefix) and not skipped
 
 
-def _walk(
-    root: str, status: os.stat_result, settings: Settings, boundary: Boundary
-) -> Iterator[Recording | Ignored]:
+def _walk(root: str, status: os.stat_result, settings: Settings, boundary: Boundary) -> Entries:
     real_root = os.path.realpath(root)
     visited = {(status.st_dev, status.st_ino)}
     # A stack of open listings, not recursion: a tree may be deeper than Python's limit.
-    stack = [("", _listed(root, settings, boundary))]
+    stack = [("", *_listed(root, settings, boundary))]
     while stack:
-        above, entries = stack[-1]
-        entry, texts = next(entries, (None, None))
-        if entry is None:
+        above, entries, texts = stack[-1]
+        if (entry := next(entries, None)) is None:
             stack.pop()
             continue
         relative = above + entry.name
@@ -487,53 +407,41 @@ def _walk(
             continue
         try:
             if not _is_folder(entry):
-                yield from _files(relative, entry, texts, settings, boundary)
+                yield from _file(relative, entry, texts, settings, boundary)
                 continue
             if results_above(entry.path) if entry.is_symlink() else is_results(entry.path):
                 yield Ignored(recording_name(relative), RESULTS)
                 continue
-            if entry.is_symlink() and _reached_anyway(entry.path, real_root, settings):
-                yield Ignored(recording_name(relative), "duplicate_folder")
-                continue
             # Not entry.stat(): at a mount point it gives the inode below the mounted disk.
-            folder_status = os.stat(entry.path)
-            if (folder_status.st_dev, folder_status.st_ino) in visited:
+            folder = os.stat(entry.path)
+            if (folder.st_dev, folder.st_ino) in visited or (
+                entry.is_symlink() and _reached_anyway(entry.path, real_root, settings)
+            ):
                 yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
-            visited.add((folder_status.st_dev, folder_status.st_ino))
-            stack.append((relative + "/", _listed(entry.path, settings, boundary)))
+            visited.add((folder.st_dev, folder.st_ino))
+            stack.append((relative + "/", *_listed(entry.path, settings, boundary)))
         except OSError as error:
-            yield _unlisted(relative, entry.path, error)
+            why = f"the folder cannot be listed: {error.strerror}"
+            name, path = recording_name(relative), entry.path
+            yield failed(name, display_text(path), path, "unreadable", why)
 
 
-def _files(
-    relative: str,
-    entry: os.DirEntry[str],
-    texts: FolderTexts | None,
-    settings: Settings,
-    boundary: Boundary,
-) -> Iterator[Recording | Ignored]:
-    """A file as a recording, or the members of an archive."""
-    item = _file(relative, entry, texts, settings, boundary)
-    left_aside = isinstance(item, Ignored) and item.reason == OTHER_ENDING
-    if left_aside and _reads(entry.name, settings):
-        yield from _archive(relative, entry.path, settings, boundary.inside)
-    else:
-        yield item
-
-
-def _reads(name: str, settings: Settings) -> bool:
+def _is_read(name: str, settings: Settings) -> bool:
     return settings.archives and is_archive(name)
 
 
-def _archive(
-    relative: str, path: str, settings: Settings, inside: int | None = None
-) -> Iterator[Recording | Ignored]:
-    texts = partial(_texts, settings=settings)
-    complete = partial(_told, settings)
-    encoding = settings.encoding
-    archive = Archive(relative, path, settings.system_folders, texts, complete, encoding, inside)
-    return archive.listed()
+def _archive(relative: str, path: str, settings: Settings, inside: int | None = None) -> Entries:
+    texts, complete = partial(_texts, settings=settings), partial(_told, settings)
+    skips = settings.system_folders
+    return Archive(relative, path, skips, texts, complete, settings.encoding, inside).listed()
+
+
+def _other(relative: str, path: str, settings: Settings, inside: int | None = None) -> Entries:
+    """What is no recording: the members of an archive, or a file that is skipped."""
+    if _is_read(path, settings):
+        return _archive(relative, path, settings, inside)
+    return iter([Ignored(recording_name(relative), "extension")])
 
 
 def _file(
@@ -542,27 +450,30 @@ def _file(
     texts: FolderTexts | None,
     settings: Settings,
     boundary: Boundary,
-) -> Recording | Ignored:
+) -> Entries:
+    """A file as a recording, or the members of an archive."""
     if aside := _aside(relative, entry.name, texts):
-        return aside
-    is_link = entry.is_symlink()
+        yield aside
+        return
+    name, path, is_link = recording_name(relative), entry.path, entry.is_symlink()
     head = partial(first_bytes, opener=boundary.opener)
-    other = Ignored(recording_name(relative), OTHER_ENDING)
-    if not is_link and not is_recording(entry.name, entry.path, head):
-        return other
+    if not is_link and not is_recording(entry.name, path, head):
+        yield from _other(relative, path, settings, boundary.inside)
+        return
     try:
         status = entry.stat()
     except OSError as error:  # a dangling link, or deleted since the folder was listed
-        code, detail = stat_error(error)
+        code, why = stat_error(error)
         if code == "missing":
-            detail = f"{'a link to nothing' if is_link else 'gone since it was listed'}: {detail}"
-        return failed(recording_name(relative), display_text(entry.path), entry.path, code, detail)
-    if is_link and not is_recording(entry.name, entry.path, head):
-        return other
-    if not stat.S_ISREG(status.st_mode):
-        return Ignored(recording_name(relative), "not_a_file")
-    if is_link and results_above(entry.path):
-        return Ignored(recording_name(relative), RESULTS)
-    return _told(
-        settings, texts, entry.name, _recording(relative, entry.path, status, boundary.inside)
-    )
+            why = f"{'a link to nothing' if is_link else 'gone since it was listed'}: {why}"
+        yield failed(name, display_text(path), path, code, why)
+        return
+    if is_link and not is_recording(entry.name, path, head):
+        yield from _other(relative, path, settings, boundary.inside)
+    elif not stat.S_ISREG(status.st_mode):
+        yield Ignored(name, "not_a_file")
+    elif is_link and results_above(path):
+        yield Ignored(name, RESULTS)
+    else:
+        recording = _recording(relative, path, status, boundary.inside)
+        yield _told(settings, texts, entry.name, recording)

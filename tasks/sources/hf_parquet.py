@@ -12,26 +12,28 @@ path; the whole file where it claims more than 100,000 rows and more than one fo
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Annotated, Literal
+from typing import Literal
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from ..base.errors import ConfigError, ItemError
+from ..base.errors import ItemError
 from ..recording import Locator, Recording, file_kinds, unreachable
-from ..recording.arrow_streams import table_of
 from ..recording.guard import display_path, file_state
 from ..recording.locator import Labels
-from ..recording.names import display_text, safe_name
-from ..recording.parquet_tables import Table
-from ..settings.base import READ, WORDS
+from ..recording.names import safe_name
+from ..recording.parquet_tables import Table, table_of
+from ..settings.base import READ
 from ..storage import bounds, regular
 from . import _columns, _labels
+from ._columns import LOOKED, SHOWN, Column
 from ._containers import Containers, containers
 from ._lists import (
     Entries,
@@ -39,23 +41,16 @@ from ._lists import (
     cell_field,
     language_field,
     reference_field,
+    refusal,
     text_field,
     unlisted,
-)
-from ._parquet_columns import (
-    ROLES,
-    Columns,
-    find_columns,
-    head_of,
-    values,
 )
 from ._paths import list_root, resolve
 
 ARROW = ".arrow"
 LOOKED_FILES = 20  # in which unused columns are looked for
-
-
-Column = Annotated[str | None, Field(json_schema_extra=WORDS)]
+ROLES = ("text", "id", "speaker", "language")
+MOST_COLUMNS = 50  # of which values are examined
 
 
 class Settings(_labels.LabelSettings, SpeakerSettings):
@@ -83,16 +78,19 @@ class Settings(_labels.LabelSettings, SpeakerSettings):
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if no file can be opened with these columns."""
     listed = _files(settings)
-    root = list_root(listed.files[0][1], settings.root) if settings.root else None
+    first, opener = listed.files[0][1], listed.boundary.opener
+    root = list_root(first, settings.root) if settings.root else None
     try:
         # Open one file now, so that a wrong column is reported before anything runs.
-        with _open(listed.files[0][1], listed.opener) as file:
-            _check_languages(file, _columns_of(file, settings), settings)
+        with _open(first, opener) as file:
+            columns = _columns_of(file, settings)
+            if (name := columns.roles.get("language")) and not settings.language:
+                head = [{name: columns.named(name, row.get(name))} for row in _head(file, [name])]
+                _columns.check_languages(head, {"language": (name,)}, settings)
     except ItemError as error:
         if len(listed.files) == 1 or error.code == "unsupported":
-            name = display_text(listed.files[0][1])
-            raise ConfigError(f"source {name!r} cannot be used: {error.detail}") from None
-    return listed.checked(_all(listed, settings, root))
+            raise refusal(first, f"cannot be used: {error.detail}") from None
+    return listed.boundary.checked(_all(listed, settings, root))
 
 
 def notes(settings: Settings) -> list[str]:
@@ -102,38 +100,31 @@ def notes(settings: Settings) -> list[str]:
     names, records = dict[str, None](), list[dict[str, object]]()
     listed = _files(settings)
     for _, path in listed.files[:LOOKED_FILES]:
-        with suppress(ItemError), _open(path, listed.opener) as file:  # `recordings` reports it
+        # `recordings` reports what cannot be opened.
+        with suppress(ItemError), _open(path, listed.boundary.opener) as file:
             columns = _columns_of(file, settings)
             roles = {role: (name,) for role, name in columns.roles.items()}
-            pattern = "{role}_column: {name}"
             used = {columns.audio, *columns.labels}
-            given = {"audio": (columns.audio,), **roles}
-            taken = {name for names in given.values() for name in names} | used
             others: list[dict[str, object]] = [dict.fromkeys(file.schema.names)]
             title = "Arrow" if path.endswith(ARROW) else "Parquet"
-            sentences.append(_columns.given_by(title, given) + _columns.not_used(others, taken))
-            sentences += _columns.of_columns(head_of(file), roles, used, "column", pattern, ROLES)
+            given = _columns.given_by(title, {"audio": (columns.audio,), **roles})
+            unused = _columns.not_used(others, used | {*columns.roles.values()})
+            sentences.append(given + unused)
+            pattern = "{role}_column: {name}"
+            sentences += _columns.of_columns(_head(file), roles, used, "column", pattern, ROLES)
             names = dict.fromkeys([*names, *file.schema.names])
-            records += [] if not columns.labels else head_of(file, [*columns.labels])
+            records += [] if not columns.labels else _head(file, columns.labels)
     sentences += _labels.notes(records, settings, "column", names)
     return [*dict.fromkeys(sentences)]
 
 
 def _files(settings: Settings) -> Containers:
-    return containers(settings.path, _holds_rows, "Parquet file", settings.follow_links)
+    def holds_rows(name: str) -> bool:
+        # `datasets` keeps what it computes beside a saved data set, in files called `cache-…`.
+        is_stream = name.endswith(ARROW) and not os.path.basename(name).startswith("cache-")
+        return is_stream or name.lower().endswith(".parquet")
 
-
-def _holds_rows(name: str) -> bool:
-    """`datasets` keeps what it computes beside a saved data set, in files called `cache-…`."""
-    is_stream = name.endswith(ARROW) and not os.path.basename(name).startswith("cache-")
-    return is_stream or name.lower().endswith(".parquet")
-
-
-def _check_languages(file: Table, columns: Columns, settings: Settings) -> None:
-    if "language" in columns.roles and not settings.language:
-        name = columns.roles["language"]
-        head = [{name: columns.language(row.get(name))} for row in head_of(file, [name])]
-        _columns.check_languages(head, {"language": (name,)}, settings)
+    return containers(settings.path, holds_rows, "Parquet file", settings.follow_links)
 
 
 def _all(listed: Containers, settings: Settings, root: str | None) -> Entries:
@@ -141,7 +132,7 @@ def _all(listed: Containers, settings: Settings, root: str | None) -> Entries:
     for name, path in listed.files:
         safe = safe_name(name)
         try:
-            with _open(path, listed.opener) as table:
+            with _open(path, listed.boundary.opener) as table:
                 yield from _rows_of(table, safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
             yield unlisted(safe, path, error)
@@ -154,46 +145,185 @@ def _open(path: str, opener: regular.Opener) -> Table:
     return table_of(unreachable.opened(path, opener))
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """`audio`: a column of struct(bytes, path); `roles`: the column of each role that exists;
+    `labels`: the columns of labels; `classes`: of each ClassLabel, names of its numbers."""
+
+    audio: str
+    has_path: bool
+    roles: Mapping[str, str]
+    labels: Sequence[str]
+    classes: Mapping[str, Sequence[str]]
+
+    def named(self, column: str, value: object) -> object:
+        """A cell; a ClassLabel's number as its name."""
+        names = self.classes.get(column, ())
+        return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
+
+
 def _columns_of(table: Table, settings: Settings) -> Columns:
-    named = {role: getattr(settings, f"{role}_column") for role in ROLES}
-    return find_columns(table.schema, settings.audio_column, named, settings.kept_names)
+    """The columns that the settings name, else the first that fit. ItemError `unsupported` if there
+    is no audio column, or a named one is missing."""
+    schema = table.schema
+    listed = ", ".join(schema.names[:SHOWN]) or "none"
+    if len(schema.names) > SHOWN:
+        listed += f" and {len(schema.names) - SHOWN} more"
+    named: dict[str, str | None] = {role: getattr(settings, f"{role}_column") for role in ROLES}
+    for name in named.values():
+        if name is None:
+            continue
+        if name not in schema.names:
+            raise ItemError("unsupported", f"no column {name!r}; it has {listed}")
+        if pa.types.is_nested(kind := schema.field(name).type):
+            raise ItemError("unsupported", f"column {name!r} holds {kind}, not texts"[:300])
+    holding = [field.name for field in schema if _is_audio(field.type)]
+    audio = settings.audio_column
+    if not audio and len(holding) > 1 and "audio" not in holding:
+        shown = ", ".join(map(repr, holding[:SHOWN]))
+        what = f"several columns hold audio: {shown}; choose one, `audio_column: {holding[0]}`"
+        raise ItemError("unsupported", what)
+    audio = audio or ("audio" if "audio" in holding else next(iter(holding), None))
+    if audio not in holding:
+        wanted = f"column {audio!r} of" if audio else "column of type"
+        raise ItemError("unsupported", f"no {wanted} struct(bytes, path); it has {listed}")
+    struct = schema.field(audio).type
+    fitting = [field.name for field in schema if _is_value(field.type)]
+    roles = {role: named[role] or _columns.first(role, fitting) for role in ROLES}
+    kept = [name for name in settings.kept_names if name in schema.names]
+    return Columns(
+        audio,
+        struct.get_field_index("path") >= 0 and _is_value(struct.field("path").type),
+        {role: name for role, name in roles.items() if name is not None},
+        [name for name in kept if not pa.types.is_nested(schema.field(name).type)],
+        {name: _class_names(schema, name) for name in filter(None, (*kept, roles["language"]))},
+    )
+
+
+def _class_names(schema: pa.Schema, name: str) -> tuple[str, ...]:
+    """The names of a ClassLabel, which `datasets` keeps in the schema's metadata."""
+    try:
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        feature = about["info"]["features"][name]
+        names = feature["names"] if feature["_type"] == "ClassLabel" else ()
+        return tuple(map(str, names))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()
+
+
+def _head(table: Table, names: Sequence[str] | None = None) -> list[dict[str, object]]:
+    """The first rows of some columns, or of all that hold texts or numbers; none if they
+    cannot be read."""
+    chosen = names or [field.name for field in table.schema if _is_value(field.type)][:MOST_COLUMNS]
+    try:
+        batch = next(table.listed(0, chosen), None) if chosen and table.groups else None
+        if batch is None:
+            return []
+        columns = [_values(column) for column in batch.slice(0, LOOKED).columns]
+    except ItemError:  # listing the rows reports it
+        return []
+    return [dict(zip(chosen, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.Array) -> list[object]:
+    """The values of a column of texts or numbers; a ValueError in place of each text that is too
+    long. ItemError if one is not UTF-8."""
+    long: dict[int, ValueError] = {}
+    if pa.types.is_dictionary(column.type):  # pandas' Categorical
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        sizes = pc.binary_length(column)
+        if (pc.max(sizes).as_py() or 0) > bounds.MAX_TEXT_BYTES:
+            wrong = enumerate(map(bounds.too_long, sizes.fill_null(0).to_pylist()))
+            long = {row: ValueError(why) for row, why in wrong if why}
+            column = pc.if_else(pc.less_equal(sizes, bounds.MAX_TEXT_BYTES), column, None)
+    try:
+        cells: list[object] = column.to_pylist()
+    except ValueError:
+        raise ItemError("unreadable", "a text is not UTF-8") from None
+    for row, error in long.items():
+        cells[row] = error
+    return cells
+
+
+def _is_audio(kind: pa.DataType) -> bool:
+    if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
+        return False
+    inner = kind.field("bytes").type
+    return bool(pa.types.is_binary(inner) or pa.types.is_large_binary(inner))
+
+
+def _is_value(kind: pa.DataType) -> bool:
+    types = pa.types  # pandas has floats where a whole number may be missing
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    number = types.is_integer(kind) or types.is_floating(kind)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or number)
 
 
 def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) -> Entries:
-    file = _File(name, path, root, settings, _columns_of(table, settings), file_state(path).guard)
+    columns, guard = _columns_of(table, settings), file_state(path).guard
     row = empty = 0
     for group in range(len(table.groups)):
-        size, nulls = _audio(table, group, file.columns.audio)
-        filled = _has_bytes(table, group, file.columns.audio, nulls)
-        for cells, labels in _rows(table, group, file.columns, settings):
+        size, filled = _audio(table, group, columns.audio)
+        for cells, labels in _rows(table, group, columns, settings):
             has_bytes = next(filled, False)
             if not has_bytes and not cells.get("path"):
                 empty += 1
                 if bounds.hopeless(empty, row):
                     why = f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
                     raise ItemError("missing", f"{why}; the rest is not read")
-            yield replace(file.recording(row, cells, size if has_bytes else None), labels=labels)
+            kind = file_kinds.headerless(str(cells.get("path") or ""))
+            locator = Locator(path, row=row, column=columns.audio, headerless=kind)
+            texts, error = _texts(cells, columns, settings.language)
+            recording = Recording(
+                path=f"{name}/{row}",
+                source_path=f"{display_path(path)}!{row}",
+                locator=locator,
+                size=size,
+                guard=guard,
+                source_id=texts.get("id") or texts.get("path"),
+                text=texts.get("text"),
+                speaker=texts.get("speaker"),
+                language=texts.get("language"),
+                error=error,
+                labels=labels,
+            )
+            if not has_bytes:
+                _take_file(recording, root, cells.get("path"))
+            yield recording
             row += 1
 
 
-def _audio(table: Table, group: int, audio: str) -> tuple[int, int | None]:
-    """Mean audio bytes per row, and the number of null cells (None if the file does not say)."""
+def _take_file(recording: Recording, root: str, path: object) -> None:
+    """Of a row whose cell has a path in place of audio."""
+    wrong: tuple[str, str] | None
+    recording.size = 0
+    try:
+        recording.locator = Locator(resolve(root, path))
+        recording.size, recording.guard, wrong = file_state(recording.locator.path)
+    except ValueError:
+        wrong = "missing", "the cell holds neither audio nor a path"
+    except ItemError as refused:
+        wrong = refused.code, refused.detail
+    recording.error = wrong or recording.error
+
+
+def _audio(table: Table, group: int, audio: str) -> tuple[int, Iterator[bool]]:
+    """Mean audio bytes per row of a group, and of each row whether its cell holds bytes; reads
+    audio only if the statistics do not tell."""
+    rows = table.groups[group].num_rows
     column = table.column(group, f"{audio}.bytes")
     if column is None:  # an Arrow stream has no statistics
-        return table.size // max(sum(group.num_rows for group in table.groups), 1), None
-    statistics = column.statistics
-    nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
-    return column.total_uncompressed_size // max(table.groups[group].num_rows, 1), nulls
-
-
-def _has_bytes(table: Table, group: int, audio: str, nulls: int | None) -> Iterator[bool]:
-    """For each row of a group, whether its cell holds bytes; reads audio only if it has to."""
-    rows = table.groups[group].num_rows
-    if nulls in (0, rows):
-        yield from repeat(nulls == 0, rows)
-        return
-    for batch in table.listed(group, [f"{audio}.bytes"]):
-        yield from pc.struct_field(batch.column(0), "bytes").is_valid().to_pylist()
+        size = table.size // max(sum(group.num_rows for group in table.groups), 1)
+    else:
+        size, statistics = column.total_uncompressed_size // max(rows, 1), column.statistics
+        states = statistics is not None and statistics.has_null_count
+        if states and statistics.null_count in (0, rows):
+            return size, repeat(statistics.null_count == 0, rows)
+    batches = table.listed(group, [f"{audio}.bytes"])
+    cells = (pc.struct_field(batch.column(0), "bytes") for batch in batches)
+    return size, (is_valid for cell in cells for is_valid in cell.is_valid().to_pylist())
 
 
 def _rows(
@@ -208,68 +338,35 @@ def _rows(
         return
     for batch in table.listed(group, sorted({*names.values(), *columns.labels})):
         columns_of = [
-            values(pc.struct_field(batch[columns.audio], "path") if role == "path" else batch[name])
+            _values(
+                pc.struct_field(batch[columns.audio], "path") if role == "path" else batch[name]
+            )
             for role, name in names.items()
         ]
         labels = [
-            [columns.label(name, value) for value in values(batch[name])] for name in columns.labels
+            [columns.named(name, value) for value in _values(batch[name])]
+            for name in columns.labels
         ]
         for row in zip(*columns_of, *labels, strict=True):
             stated = dict(zip(columns.labels, row[len(names) :], strict=True))
-            yield (
-                dict(zip(names, row, strict=False)),
-                settings.kept(stated),
-            )
+            yield dict(zip(names, row, strict=False)), settings.kept(stated)
 
 
-def _field(role: str, value: object, columns: Columns, stated: str | None) -> str | None:
-    if role == "language":
-        return language_field(columns.language(value), stated)
-    if role == "text":
-        return reference_field(value, stated)
-    return text_field(value) if role == "path" else cell_field(value)
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A file of rows."""
-
-    name: str
-    path: str
-    root: str
-    settings: Settings
-    columns: Columns
-    guard: str
-
-    def recording(self, row: int, cells: dict[str, object], size: int | None) -> Recording:
-        """A row as a recording. `size`: of the audio in its cell, in bytes; None: it has a path."""
-        error: tuple[str, str] | None = None
-        guard = self.guard
-        kind = file_kinds.headerless(str(cells.get("path") or ""))
-        locator = Locator(self.path, row=row, column=self.columns.audio, headerless=kind)
-        if size is None:
-            try:
-                locator = Locator(resolve(self.root, cells.get("path")))
-                size, guard, error = file_state(locator.path)
-            except ValueError:
-                size, error = 0, ("missing", "the cell holds neither audio nor a path")
-            except ItemError as refusal:
-                size, error = 0, (refusal.code, refusal.detail)
-        texts: dict[str, str | None] = {}
-        for role, value in cells.items():
-            try:
-                texts[role] = _field(role, value, self.columns, self.settings.language)
-            except ValueError as refusal:
-                error = error or ("unreadable", f"{role}: {refusal}")
-        return Recording(
-            path=f"{self.name}/{row}",
-            source_path=f"{display_path(self.path)}!{row}",
-            locator=locator,
-            size=size,
-            guard=guard,
-            source_id=texts.get("id") or texts.get("path"),
-            text=texts.get("text"),
-            speaker=texts.get("speaker"),
-            language=texts.get("language"),
-            error=error,
-        )
+def _texts(
+    cells: dict[str, object], columns: Columns, stated: str | None
+) -> tuple[dict[str, str | None], tuple[str, str] | None]:
+    """The fields of a row by role, and what is wrong with the first that is unusable."""
+    texts: dict[str, str | None] = {}
+    wrong: tuple[str, str] | None = None
+    for role, value in cells.items():
+        try:
+            if role == "language":
+                name = columns.named(columns.roles[role], value)
+                texts[role] = language_field(name, stated)
+            elif role == "text":
+                texts[role] = reference_field(value, stated)
+            else:
+                texts[role] = text_field(value) if role == "path" else cell_field(value)
+        except ValueError as refused:
+            wrong = wrong or ("unreadable", f"{role}: {refused}")
+    return texts, wrong

@@ -6,11 +6,10 @@ columns by setting.
     {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
     {"audio": …, "sentence": …[, "client_id": …]}                       usual names, as of a `table`
 
-The keys of the lines tell their kind; `plan` and the run report unused keys that look like a text,
-an id or a time. Lines that name spans of one file become one recording with segments, in the place
-of the file's last line. A second line for a whole file is skipped, as `duplicate_line`, or as
-`other_text` if its text differs. A length without a start means a span from 0, as in NeMo; if it is
-the file's own length, the whole file.
+The keys of the lines tell their kind. Lines that name spans of one file become one recording with
+segments, in the place of the file's last line. A second line for a whole file is skipped, as
+`duplicate_line`, or as `other_text` if its text differs. A length without a start means a span from
+0, as in NeMo; if it is the file's own length, the whole file.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..base.errors import ConfigError
 from ..recording.names import display_text
-from ..settings.base import WORDS
-from . import _channels, _columns, _labels
+from . import _columns, _labels
+from ._columns import Column
 from ._layouts.objects import whole
-from ._layouts.rows import Part, Records, json_lines, of_parts
-from ._lists import Entries, ListSettings
+from ._lists import Entries, ListSettings, refusal
 from ._paths import list_root, text_list
-from ._rows import RowSettings, listed
+from ._rows import Part, json_lines, listed, of_parts
 
 Columns = dict[str, tuple[str, ...]]
 
@@ -59,20 +56,17 @@ class ColumnSettings(_columns.ColumnSettings):
     """The keys that the list uses, in place of the usual ones; empty: none is taken. Times in
     seconds."""
 
-    duration: str | None = Field(
-        None,
-        description="Length of the span, from start or from 0; used where end is not.",
-        json_schema_extra=WORDS,
+    duration: Column = Field(
+        None, description="Length of the span, from start or from 0; used where end is not."
     )
-    words: str | None = Field(
+    words: Column = Field(
         None,
         description="Times of words in the file, in their order: a list of {word, start, end} or "
         "of [word, start, duration].",
-        json_schema_extra=WORDS,
     )
 
 
-class Settings(RowSettings, ListSettings):
+class Settings(_labels.LabelSettings, _columns.ChannelSettings, ListSettings):
     kind: Literal["jsonl"] = "jsonl"
     columns: ColumnSettings | None = Field(
         None, description="Names of columns, where they are not recognised."
@@ -82,29 +76,31 @@ class Settings(RowSettings, ListSettings):
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
-    records = _records(path)
+    records = whole(path) or json_lines(path)
     roles = _roles(settings, records.head)
     if records.head and "audio" not in roles:
         keys = ", ".join(map(repr, [*records.head[0]][: _columns.SHOWN]))
-        raise ConfigError(
-            f"source {display_text(path)!r}: no key names audio (the first line has {keys}); name "
-            "it in `columns: {audio: …}`"
+        raise refusal(
+            path,
+            f": no key names audio (the first line has {keys}); name it in `columns: {{audio: …}}`",
         )
     _columns.check_languages(records.head, roles, settings)
     stated = settings.columns is not None and settings.columns.channel is not None
     channel = roles.get("channel", ())
-    if not stated and any(_channels.are_others(records.head, name) for name in channel):
+    if not stated and any(_columns.are_others(records.head, name) for name in channel):
         del roles["channel"]
     else:
-        _channels.check(records.head, channel, settings.path, settings.channel_numbers)
+        numbers = settings.channel_numbers
+        _columns.check_channels(records.head, channel, settings.path, numbers)
     part = Part(path, records, {"audio": ("audio",), **roles}, from_start=True)
     layout = of_parts("jsonl", "list", list_root(path, settings.root), [part], whole=False)
-    return listed(layout, settings.language, settings, settings.channel_numbers)
+    return listed(layout, settings)
 
 
 def notes(settings: Settings) -> list[str]:
     """Keys that seem to hold a role and are not used; labels that no line has."""
-    head = _records(text_list(settings.path)).head
+    path = text_list(settings.path)
+    head = (whole(path) or json_lines(path)).head
     columns = _roles(settings, head)
     used = {name for names in columns.values() for name in names} | {*settings.kept_names}
     keys = {name for record in head for name in record}
@@ -129,7 +125,3 @@ def _roles(settings: Settings, head: Sequence[dict[str, object]]) -> Columns:
         by_content = _columns.by_content(head, keys)
         recognised = ({"audio": (by_content,)} if by_content else {}) | _columns.by_name(keys)
     return {role: names for role, names in (recognised | named).items() if names[0]}
-
-
-def _records(path: str) -> Records:
-    return whole(path) or json_lines(path)

@@ -2,9 +2,7 @@
 they exist.
 
 With `segments`, a recording carries its utterances; one without any carries an empty tuple, as
-Kaldi does not use it. A fifth field of `segments` is a channel, from 0; in `reco2file_and_channel`
-channels are A and B, or numbers from 1. `wav.ark:1234` is read in place. Pipes in `wav.scp` are
-never run.
+Kaldi does not use it.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import BinaryIO, Literal
 from pydantic import Field
 
 from .. import storage
-from ..base.errors import ConfigError, ItemError
+from ..base.errors import ItemError
 from ..recording import Ignored, Locator, Recording, Segment, unreachable
 from ..recording.guard import display_path, of_file
 from ..recording.locator import Channels
@@ -28,8 +26,8 @@ from ..recording.names import display_text, recording_name, safe_name
 from ..recording.tracks import channel_side
 from ..settings.base import READ
 from ..storage import urls
-from ._channels import channels_field
-from ._layouts.folders import key_of, not_listed
+from ._columns import channels_field
+from ._folders import key_of, not_listed
 from ._lists import (
     Entries,
     SpeakerSettings,
@@ -37,6 +35,7 @@ from ._lists import (
     bad_line,
     checked_span,
     failed,
+    refusal,
     seconds_field,
     text_field,
 )
@@ -76,18 +75,18 @@ def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once without a readable wav.scp."""
     folder, status = source_root(settings.path)
     if not stat.S_ISDIR(status.st_mode):
-        raise ConfigError(f"source {display_text(settings.path)!r} is not a Kaldi data folder")
+        raise refusal(settings.path, "is not a Kaldi data folder")
     present = {n for n in ("text", "utt2spk", "segments", SIDES) if urls.named(f"{folder}/{n}")}
     boundary = Boundary(folder, settings.follow_links or storage.is_url(folder))
     for name in ("wav.scp", *sorted(present)):
         path = list_file(os.path.join(folder, name))
         if outside := boundary.outside(path):
-            raise ConfigError(
-                f"source {display_text(settings.path)!r}: {name} is a link that leads out of it, "
-                f"to {display_text(outside)}; set `follow_links: true` to read it"
+            raise refusal(
+                settings.path,
+                f": {name} is a link that leads out of it, to {display_text(outside)}; set "
+                "`follow_links: true` to read it",
             )
-    scp = os.path.join(folder, "wav.scp")
-    root = list_root(scp, settings.root)
+    root = list_root(os.path.join(folder, "wav.scp"), settings.root)
     entries = _list(folder, root, present)
     return entries if storage.is_url(folder) else _with_rest(entries, folder)
 
@@ -136,8 +135,9 @@ def _table(path: str, into: dict[str, str | None]) -> Entries:
         key, rest = _split(line)
         if key in into:
             text = rest.strip() if os.path.basename(path) == "text" else None
-            why = again("duplicate_key", into[key], text or None)
-            yield Ignored(_entry(path, key, number), why)
+            yield Ignored(
+                _entry(path, key, number), again("duplicate_key", into[key], text or None)
+            )
             continue
         try:
             into[key] = text_field(rest)
@@ -202,25 +202,24 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
         return failed(path, source_path, scp, "unreadable", "wav.scp names no file for this key")
     try:
         file = resolve(root, written)
-    except ItemError as refusal:
-        return failed(path, source_path, scp, refusal.code, refusal.detail)
+    except ItemError as wrong:
+        return failed(path, source_path, scp, wrong.code, wrong.detail)
     recording = of_file(path, file)
-    if recording.error and recording.error[0] == "missing" and (place := ark_place(file)):
-        recording = ark_recording(path, place)
+    place = _PLACE.fullmatch(file)
+    if recording.error and recording.error[0] == "missing" and place:
+        recording = _in_ark(path, place)
     segments = None if tables.segments is None else tuple(tables.segments.get(key, ()))
+    locator, channels = recording.locator, tables.channels.get(key)
+    if channels is not None:  # `or_only`: `wav.scp` may name a file of that side alone
+        locator = replace(locator, channels=channels, or_only=True)
     return replace(
         recording,
-        locator=_sided(recording.locator, tables.channels.get(key)),
+        locator=locator,
         source_id=display_text(key),
         text=tables.text.get(key) if segments is None else None,
         speaker=tables.speaker.get(key),
         segments=segments,
     )
-
-
-def _sided(locator: Locator, channels: Channels | None) -> Locator:
-    """Adds the channels; `or_only`, since `wav.scp` may name a file of that side alone."""
-    return locator if channels is None else replace(locator, channels=channels, or_only=True)
 
 
 def _orphans(tables: _Tables, keys: set[str]) -> Entries:
@@ -247,37 +246,23 @@ PIPE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ArkPlace:
-    """An offset in an archive."""
-
-    file: str
-    offset: int
-    cut: bool
-
-
-def ark_place(path: str) -> ArkPlace | None:
-    """The place in an archive that a path names if it is not a file; None if it cannot be one."""
-    match = _PLACE.fullmatch(path)
-    return match and ArkPlace(match["file"], int(match["offset"]), bool(match["range"]))
-
-
-def ark_recording(name: str, place: ArkPlace) -> Recording:
+def _in_ark(name: str, place: re.Match[str]) -> Recording:
     """The recording at an offset; failed if no audio is there."""
-    whole = of_file(name, place.file)
+    path, offset = place["file"], int(place["offset"])
+    whole = of_file(name, path)
     if whole.error:
         return whole
-    named = replace(whole, source_path=f"{display_path(place.file)}:{place.offset}", size=0)
+    named = replace(whole, source_path=f"{display_path(path)}:{offset}", size=0)
     try:
-        if place.cut:
+        if place["range"]:
             raise ItemError("unsupported", "a range of an archive's entry; put it into `segments`")
-        with unreachable.opened(place.file) as file:
-            start, length = _audio(file, place.offset)
+        with unreachable.opened(path) as file:
+            start, length = _audio(file, offset)
             if start + length > file.seek(0, os.SEEK_END):
                 raise ItemError("truncated", "the archive ends within it")
     except ItemError as error:
         return replace(named, error=(error.code, error.detail))
-    return replace(named, size=length, locator=Locator(place.file, offset=start, length=length))
+    return replace(named, size=length, locator=Locator(path, offset=start, length=length))
 
 
 def _audio(file: BinaryIO, offset: int) -> tuple[int, int]:
@@ -288,10 +273,8 @@ def _audio(file: BinaryIO, offset: int) -> tuple[int, int]:
     if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
         [size] = struct.unpack_from("<L", head, 4)
         if size in _STREAMED:
-            raise ItemError(
-                "unsupported",
-                "a WAV without its length in the header; copy the archive with wav-copy",
-            )
+            what = "a WAV without its length in the header; copy the archive with wav-copy"
+            raise ItemError("unsupported", what)
         return offset, size + 8
     if head[:5] == b"AUDIO" and len(head) == _HEAD and 0 < head[5] <= 8:
         return offset + 6 + head[5], int.from_bytes(head[6 : 6 + head[5]], "little")

@@ -29,14 +29,11 @@ from ..recording.locator import Channels
 from ..recording.names import display_text
 from ..storage import bounds, urls
 from . import _columns, _labels
-from ._channels import channels_field
-from ._columns import LOOKED
-from ._layouts.rows import Described, FileRow, Found
+from ._columns import LOOKED, channels_field
 from ._lists import Entries, ListSettings, json_object, seconds_field, timed_words
 from ._paths import list_file, list_root, text_list
-from ._rows import listed
+from ._rows import Described, FileRow, Found, listed
 
-ALIGNMENT = "word"
 PACKED = ".jsonl.gz"
 #: Transforms that leave times and sound as they are.
 HARMLESS = ("Resample",)
@@ -55,14 +52,8 @@ class Settings(_labels.LabelSettings, ListSettings):
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = _path(settings)
-
-    def audio() -> Iterator[object]:
-        for _, cut in _cuts(path):
-            yield from [cut.audio] * len(cut.segments) if isinstance(cut, _Cut) else [None]
-
     rows, root = partial(_rows, path), list_root(path, settings.root)
-    layout = Found("lhotse", root, rows, (), whole=False, only_audio=audio)
-    return listed(layout, settings.language, settings)
+    return listed(Found("lhotse", root, rows, (), whole=False), settings)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -117,7 +108,12 @@ def _cuts(path: str) -> Iterator[tuple[int, _Cut | ItemError | ValueError]]:
                 cut = json_object(line)
                 audio, present = _source(cut)
                 alone: dict[str, object] = {"id": cut.get("id"), "duration": cut.get("duration")}
-                yield number, _Cut(audio, present, _supervisions(cut) or [alone], cut)
+                supervisions = cut.get("supervisions") or []
+                if not isinstance(supervisions, list):
+                    raise ValueError("the supervisions are not a list")
+                if not all(isinstance(one, dict) for one in supervisions):
+                    raise ValueError("a supervision is not an object")
+                yield number, _Cut(audio, present, supervisions or [alone], cut)
             except (ItemError, ValueError) as error:
                 yield number, error
     except ItemError as error:
@@ -156,15 +152,6 @@ def _described(one: dict[str, object], cut: _Cut) -> Described:
         record=_stated(one, cut.record),
         words=_words(one.get("alignment"), begin, end, start),
     )
-
-
-def _supervisions(cut: dict[str, object]) -> list[dict[str, object]]:
-    supervisions = cut.get("supervisions") or []
-    if not isinstance(supervisions, list):
-        raise ValueError("the supervisions are not a list")
-    if not all(isinstance(one, dict) for one in supervisions):
-        raise ValueError("a supervision is not an object")
-    return supervisions
 
 
 def _stated(supervision: dict[str, object], cut: dict[str, object]) -> ChainMap[str, object]:
@@ -208,7 +195,7 @@ def _words(
     """Words in seconds of the recording. Lhotse leaves their times as they are when it moves a
     supervision; where they do not fit the recording's clock, the cut's is tried. None if they
     fit neither."""
-    words = timed_words(alignment.get(ALIGNMENT)) if isinstance(alignment, dict) else None
+    words = timed_words(alignment.get("word")) if isinstance(alignment, dict) else None
     if not words:
         return None
     least, most = begin - SLACK, end + SLACK

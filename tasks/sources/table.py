@@ -1,10 +1,5 @@
 """A table of recordings with their texts: CSV or TSV with any names of columns, or a folder in the
-layout of a known corpus.
-
-Columns are recognised by their names, audio also by its values; `columns` names them. A row that
-cannot be read fails alone. Rows that name spans of one file become one recording with segments, in
-the place of the file's last row. A layout's folder is local; a table may be a URL.
-"""
+layout of a known corpus. A layout's folder is local; a table may be a URL."""
 
 from __future__ import annotations
 
@@ -13,9 +8,9 @@ import stat
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from .. import storage
 from ..base.errors import ConfigError, ItemError
@@ -24,31 +19,12 @@ from ..recording.file_kinds import known
 from ..recording.names import display_text
 from ..settings.base import WORDS
 from ..storage import urls
-from . import (
-    _archives,
-    _channels,
-    _columns,
-    _labels,
-    _text_encoding,
-    hf_parquet,
-    kaldi,
-    lhotse,
-)
+from . import _archives, _columns, _labels, _text_encoding, hf_parquet, kaldi, lhotse
 from ._delimited import SEPARATORS, form_of
+from ._folders import some_below
 from ._layouts import LAYOUTS, explains, found_in
-from ._layouts.folders import some_below
 from ._layouts.objects import whole
-from ._layouts.rows import (
-    Described,
-    Found,
-    Part,
-    Records,
-    delimited,
-    json_lines,
-    of_parts,
-    placed,
-)
-from ._lists import Entries, ListSettings, SpeakerSettings, json_value
+from ._lists import Entries, ListSettings, SpeakerSettings, json_value, refusal
 from ._paths import (
     FOLDERS,
     LOOKED,
@@ -60,13 +36,12 @@ from ._paths import (
     source_root,
     text_list,
 )
-from ._rows import RowSettings, listed
+from ._rows import Described, Found, Part, delimited, json_lines, listed, of_parts
 from ._tar_manifest import NAME as MANIFEST
 
 LOOKED_PARTS = 5  # in which unused columns and unreadable languages are looked for
 ENDINGS = (".tsv", ".csv", ".psv")
 ROWS = (".parquet", hf_parquet.ARROW)
-_HOLDS_AUDIO = (*ROWS, *_archives.ENDINGS)
 Layout = Literal[
     "auto",
     "table",
@@ -86,7 +61,7 @@ Layout = Literal[
 ]
 
 
-class Settings(RowSettings, ListSettings):
+class Settings(_labels.LabelSettings, _columns.ChannelSettings, ListSettings):
     kind: Literal["table"] = "table"
     layout: Layout = Field(
         "auto",
@@ -107,23 +82,15 @@ class Settings(RowSettings, ListSettings):
     header: bool | None = Field(
         None, description="Whether the first row names the columns; default: if it names no file."
     )
-    encoding: str | None = Field(
+    encoding: Annotated[str, AfterValidator(_text_encoding.checked)] | None = Field(
         None,
         description="Encoding of the table, such as gbk; default: UTF-8 or what its mark says.",
         json_schema_extra=WORDS,
     )
 
-    @field_validator("encoding")
-    @classmethod
-    def _known(cls, encoding: str | None) -> str | None:
-        return encoding and _text_encoding.checked(encoding)
-
 
 def recordings(settings: Settings) -> Entries:
-    """Lists lazily. ConfigError at once if the table or folder cannot be read in its layout.
-
-    Bad rows keep their place; a recording of several rows takes that of the last one.
-    """
+    """Lists lazily. ConfigError at once if the table or folder cannot be read in its layout."""
     if _is_espnet(settings):
         return kaldi.recordings(_as_kaldi(settings))
     layout = _found(settings)
@@ -131,17 +98,15 @@ def recordings(settings: Settings) -> Entries:
     for part in layout.parts[:LOOKED_PARTS]:
         _columns.check_languages(part.records.head, part.roles, settings)
         channel, numbers = part.roles.get("channel", ()), settings.channel_numbers
-        _channels.check(part.records.head, channel, settings.path, numbers)
+        _columns.check_channels(part.records.head, channel, settings.path, numbers)
     if storage.is_url(folder) or not os.path.isdir(folder):
-        return listed(layout, settings.language, settings, settings.channel_numbers)
+        return listed(layout, settings)
     return _confined(layout, settings, Boundary(folder, settings.follow_links))
 
 
 def _confined(layout: Found, settings: Settings, boundary: Boundary) -> Entries:
     """The recordings of a folder, and what links lead out of it."""
-    yield from boundary.checked(
-        listed(layout, settings.language, settings, settings.channel_numbers)
-    )
+    yield from boundary.checked(listed(layout, settings))
     for file in layout.outside:
         if outside := boundary.left_out(os.path.relpath(file, boundary.folder), file):
             yield outside
@@ -155,23 +120,20 @@ def notes(settings: Settings) -> list[str]:
         return [says, *_labels.notes((), settings, "column")]
     layout = _found(settings)
     sentences = list(layout.says)
-    for part in layout.parts[:1]:
-        taken = {name for names in part.roles.values() for name in names} | {*settings.kept_names}
-        sentences[0] += _columns.not_used(part.records.head, taken)
-    for part in layout.parts[:LOOKED_PARTS]:
+    for number, part in enumerate(layout.parts[:LOOKED_PARTS]):
+        head = part.records.head
         used = {name for names in part.roles.values() for name in names} | {*settings.kept_names}
-        takes = "" if layout.layout == "table" else _as_table(part.file)
-        sentences += _columns.of_columns(part.records.head, part.roles, used, "column", takes)
+        if number == 0:
+            sentences[0] += _columns.not_used(head, used)
+        takes = ""  # the settings that would use a column of a layout's file, as a pattern
+        if layout.layout != "table":
+            path = display_text(part.file).replace("{", "{{").replace("}", "}}")
+            takes = f"kind: table, path: {path}, columns: {{{{{{role}}: {{name}}}}}}"
+        sentences += _columns.of_columns(head, part.roles, used, "column", takes)
     first = islice(layout.rows(), _columns.LOOKED if settings.kept_names else 0)
     records = [row.what.record for row in first if isinstance(row.what, Described)]
     sentences += _labels.notes(records, settings, "column")
     return [*dict.fromkeys(sentences)]
-
-
-def _as_table(file: str) -> str:
-    """The settings that would use a column of a layout's file, as a pattern."""
-    path = display_text(file).replace("{", "{{").replace("}", "}}")
-    return f"kind: table, path: {path}, columns: {{{{{{role}}: {{name}}}}}}"
 
 
 def _found(settings: Settings) -> Found:
@@ -179,42 +141,44 @@ def _found(settings: Settings) -> Found:
     is_folder = stat.S_ISDIR(status.st_mode)
     named = settings.layout not in ("auto", "table")
     if storage.is_url(path) and (named or is_folder):
-        raise ConfigError(
-            f"source {path!r}: layouts are recognised in local folders only; name the table's file"
-        )
+        what = ": layouts are recognised in local folders only; name the table's file"
+        raise refusal(path, what)
     described = {"columns", "separator", "header", "encoding"} & settings.model_fields_set
     if named or not (settings.layout == "table" or (described and not is_folder)):
         layout = found_in(path, settings.layout if named else None, settings.follow_links)
         if layout is not None:
-            return layout if not settings.root else _elsewhere(layout, settings.root)
+            if not settings.root:
+                return layout
+            if os.path.isdir(layout.root) and layout.layout in ("gigaspeech", "wenetspeech"):
+                return replace(layout, root=source_root(settings.root)[0], whole=False)
+            raise ConfigError(
+                f"the layout {layout.layout} has its audio in its own folder: remove `root` from "
+                "the source"
+            )
     if named or is_folder:
         wanted = f"the layout {settings.layout}" if named else "a known layout"
-        raise ConfigError(
-            f"source {display_text(settings.path)!r} does not follow {wanted}: its lists, or the "
-            "audio that they name, are not where that layout has them; known layouts are "
-            f"{', '.join(LAYOUTS)}, espnet"
+        raise refusal(
+            settings.path,
+            f"does not follow {wanted}: its lists, or the audio that they name, are not where that "
+            f"layout has them; known layouts are {', '.join(LAYOUTS)}, espnet",
         )
     return _plain(path, settings)
 
 
-def _elsewhere(layout: Found, root: str) -> Found:
-    if os.path.isdir(layout.root) and layout.layout in ("gigaspeech", "wenetspeech"):
-        return replace(layout, root=source_root(root)[0], whole=False)
-    raise ConfigError(
-        f"the layout {layout.layout} has its audio in its own folder: remove `root` from the source"
-    )
-
-
 def _plain(path: str, settings: Settings) -> Found:
     """A table of columns."""
-    if (objects := _objects(path)) is not None:
+    objects = None
+    if path.lower().endswith((".json", ".jsonl")):
+        with suppress(OSError):
+            objects = whole(path) or json_lines(path)
+    if objects is not None:
         how, has_header, written = "JSON", True, objects
         path = text_list(path)
         names = tuple(dict.fromkeys(name for record in written.head for name in record))
         if not names:
             wrong = next((row for _, row in written.rows() if isinstance(row, ValueError)), None)
             why = f"no entry can be read: {wrong}" if wrong else "it has no entry"
-            raise ConfigError(f"source {display_text(path)!r}: {why}")
+            raise refusal(path, f": {why}")
     else:
         form = form_of(path, settings.separator, settings.header, settings.encoding)
         has_header, names, written = form.header, form.names, delimited(form)
@@ -224,7 +188,7 @@ def _plain(path: str, settings: Settings) -> Found:
     root = list_root(path, settings.root)
     roles = _roles(names, has_header, written.head, settings, root)
     part = Part(path, written, {role: (name,) for role, name in roles.items()})
-    moved, present = placed(part, root, FOLDERS)
+    moved, present = part.placed(root, FOLDERS)
     layout = of_parts("table", "table", root, [moved if present else part], whole=False)
     return replace(layout, says=(f"{layout.says[0]} ({how})",))
 
@@ -239,15 +203,6 @@ def names_audio(path: str) -> bool:
     return any(isinstance(name, str) and is_there(layout.root, name) for name in names)
 
 
-def _objects(path: str) -> Records | None:
-    """The records of a list in JSON; None if it is something else."""
-    if not path.lower().endswith((".json", ".jsonl")):
-        return None
-    with suppress(OSError):
-        return whole(path) or json_lines(path)
-    return None
-
-
 def _roles(
     names: tuple[str, ...],
     has_header: bool,
@@ -259,16 +214,19 @@ def _roles(
     stated = {
         role: name for role, name in settings.columns.model_dump().items() if name is not None
     }
-    where = f"source {display_text(settings.path)!r}"
+
+    def wrong(what: str) -> ConfigError:
+        return refusal(settings.path, what)
+
     shown = ", ".join(names[: _columns.SHOWN])
     if unknown := [name for name in stated.values() if name and name not in names]:
-        raise ConfigError(f"{where} has no column {unknown[0]!r}; it has {shown}")
+        raise wrong(f"has no column {unknown[0]!r}; it has {shown}")
     free = [name for name in names if name not in stated.values()]
     usual = _columns.by_name(free) if has_header else {}
     named = {role: name for role, (name,) in usual.items() if role not in stated}
     roles = {role: name for role, name in {**named, **stated}.items() if name}
     channel = roles.get("channel", "")
-    if channel in named.values() and _channels.are_others(head, channel):
+    if channel in named.values() and _columns.are_others(head, channel):
         del roles["channel"]
     if "audio" not in roles and (audio := _columns.by_content(head, free)):
         roles["audio"] = audio
@@ -278,15 +236,15 @@ def _roles(
             roles["audio"] = roles["id"]
     if "audio" not in roles:
         hint = "" if settings.header is not None else ", with `header: false` if these are no names"
-        raise ConfigError(
-            f"{where}: no column names audio (it has {shown}); name one in `columns: {{audio: "
-            f"…}}`{hint}, or set `separator` if these are not its columns"
+        raise wrong(
+            f": no column names audio (it has {shown}); name one in `columns: {{audio: …}}`{hint}, "
+            "or set `separator` if these are not its columns"
         )
     if not has_header and "text" not in stated:
         rest = [name for name in names if name not in roles.values()]
         if len(rest) > 1:
-            raise ConfigError(
-                f"{where} has {len(names)} columns and no header: name them, for example "
+            raise wrong(
+                f"has {len(names)} columns and no header: name them, for example "
                 f"`columns: {{audio: {roles['audio']}, text: {rest[-1]}}}`"
             )
         if rest:
@@ -308,8 +266,8 @@ def _as_kaldi(settings: Settings) -> kaldi.Settings:
 
 
 def kaldi_root(folder: str) -> str:
-    """The nearest folder, from this one upwards, at which the first relative path of `wav.scp`
-    leads to a file; else the folder itself."""
+    """The nearest folder, from this one upwards, at which one of the first paths of `wav.scp` leads
+    to a file; else the folder itself."""
     with suppress(OSError):
         for _, line in islice(urls.lines(os.path.join(folder, "wav.scp")), LOOKED):
             _, *written = (line or "").split(None, 1)
@@ -342,15 +300,16 @@ def suggested(path: str) -> JsonObject | None:
 def _containers(folder: str) -> JsonObject | None:
     """The settings that read a folder in which all that is audio or may hold some is Parquet files,
     Arrow streams, or tars with NeMo's manifest."""
-    may_hold = (name.lower() for name in some_below(folder, _may_hold_audio))
-    endings = {next(filter(name.endswith, _HOLDS_AUDIO), "") for name in may_hold}
+    holding = (*ROWS, *_archives.ENDINGS)
+
+    def may_hold_audio(name: str) -> bool:
+        return known(name) or name.lower().endswith(holding)
+
+    may_hold = (name.lower() for name in some_below(folder, may_hold_audio))
+    endings = {next(filter(name.endswith, holding), "") for name in may_hold}
     if endings == {".tar"} and any(some_below(folder, MANIFEST.__eq__)):
         return {"kind": "tar"}
     return {"kind": "hf_parquet"} if len(endings) == 1 and endings <= {*ROWS} else None
-
-
-def _may_hold_audio(name: str) -> bool:
-    return known(name) or name.lower().endswith(_HOLDS_AUDIO)
 
 
 def _list(path: str) -> JsonObject | None:

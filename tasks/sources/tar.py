@@ -13,21 +13,22 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Literal, cast
 
 from pydantic import Field
 
-from ..base.errors import UNREACHABLE, ConfigError, ItemError
+from ..base.errors import ItemError
 from ..recording import Ignored, Locator, Recording, container, unreachable
 from ..recording.file_kinds import compression, is_recording
 from ..recording.guard import display_path, file_state
 from ..recording.names import display_text, safe_name
 from ..recording.stream_copy import PACKINGS
 from ..settings.base import READ
-from ..storage import bounds, regular, urls
+from ..storage import bounds, urls
 from . import _columns
-from ._archives import in_one
+from ._archives import in_one, plain
 from ._beside import folders
 from ._containers import Containers, containers
 from ._lists import (
@@ -37,11 +38,13 @@ from ._lists import (
     failed,
     json_value,
     line_name,
+    refusal,
     text_field,
     unlisted,
+    unopened,
 )
 from ._paths import Boundary, list_file, list_root, listed_name, resolve
-from ._tar_manifest import NAME, Lines, TarManifest
+from ._tar_manifest import NAME, TarManifest
 from ._tarwalk import Member, head, is_tar, members
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
@@ -70,23 +73,24 @@ def gives(settings: Settings) -> str:
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if there is no readable tar."""
     tars = _tars(settings)
-    if len(tars.files) == 1 and stat.S_ISREG(_mode(settings.path)):
+    is_file = False
+    with suppress(OSError, ValueError):  # nothing has the name of a pattern
+        is_file = stat.S_ISREG(urls.status(settings.path).st_mode)
+    if len(tars.files) == 1 and is_file:
         path = list_file(tars.files[0][1])
         try:
-            with unreachable.opened(path, tars.opener) as file:
+            with unreachable.opened(path, tars.boundary.opener) as file:
                 begin = head(file)
         except ItemError as error:
-            raise ConfigError(f"source {display_text(path)!r}: {error.detail}") from None
+            raise refusal(path, f": {error.detail}") from None
         packed = compression(begin)
         if packed and packed not in PACKINGS:
-            raise ConfigError(f"source {display_text(path)!r}: {_COMPRESSED.format(packed)}")
+            raise refusal(path, f": {_COMPRESSED.format(packed)}")
         if not packed and not path.lower().endswith(".tar") and not is_tar(begin):
             if b"\0" in begin:  # no text file has it
-                raise ConfigError(
-                    f"source {display_text(path)!r} is neither a tar nor a list of tars"
-                )
+                raise refusal(path, "is neither a tar nor a list of tars")
             return _listed(path, list_root(path, settings.root), settings.language)
-    return tars.checked(_all(tars, settings.language))
+    return tars.boundary.checked(_all(tars, settings.language))
 
 
 def _tars(settings: Settings) -> Containers:
@@ -98,18 +102,11 @@ def _tars(settings: Settings) -> Containers:
     )
 
 
-def _mode(path: str) -> int:
-    """The file mode; 0 if nothing has this name (a pattern)."""
-    try:
-        return urls.status(path).st_mode
-    except (OSError, ValueError):
-        return 0
-
-
 def _all(tars: Containers, language: str | None) -> Entries:
     manifests = _Manifests(language, tars.boundary)
     for entry in tars.ignored:
-        yield Ignored(entry.path, folders.READ) if manifests.reads(entry) else entry
+        is_manifest = entry.reason == "extension" and posixpath.basename(entry.path) == NAME
+        yield Ignored(entry.path, folders.READ) if is_manifest else entry
     for name, path in tars.files:
         yield from _archive(safe_name(name), path, manifests)
     yield from manifests.unused()
@@ -118,7 +115,7 @@ def _all(tars: Containers, language: str | None) -> Entries:
 def _listed(list_path: str, root: str, language: str | None) -> Entries:
     """Recordings of the archives that a text list names, one per line."""
     seen: set[str] = set()
-    manifests = _Manifests(language)
+    manifests = _Manifests(language, Boundary(root, follow_links=True))
     for number, line in urls.lines(list_path):
         try:
             if line is None or "\0" in line:
@@ -139,25 +136,18 @@ def _listed(list_path: str, root: str, language: str | None) -> Entries:
 class _Manifests:
     """NeMo's manifests beside tars. `language`: the source's."""
 
-    def __init__(self, language: str | None, boundary: Boundary | None = None) -> None:
+    def __init__(self, language: str | None, boundary: Boundary) -> None:
         self.language, self.boundary = language, boundary
         self._by_folder: dict[str, TarManifest | None] = {}
-
-    @property
-    def opener(self) -> regular.Opener:
-        return self.boundary.opener if self.boundary else regular.read
-
-    def reads(self, entry: Ignored) -> bool:
-        return entry.reason == "extension" and posixpath.basename(entry.path) == NAME
 
     def beside(self, tar: str) -> TarManifest | None:
         """The manifest of a tar's folder, unless it is a link that leads out. ItemError if it
         cannot be read."""
         path = f"{os.path.dirname(tar)}/{NAME}"
         if path not in self._by_folder:
-            leaves = self.boundary is not None and self.boundary.outside(path)
-            reads = urls.named(path) and not leaves
-            self._by_folder[path] = TarManifest(path, self.opener, self.language) if reads else None
+            reads = urls.named(path) and not self.boundary.outside(path)
+            opener = self.boundary.opener
+            self._by_folder[path] = TarManifest(path, opener, self.language) if reads else None
         return self._by_folder[path]
 
     def unused(self) -> Entries:
@@ -167,26 +157,23 @@ class _Manifests:
 
 def _archive(name: str, path: str, manifests: _Manifests) -> Entries:
     """Recordings of one archive; an unreadable archive is a failed recording itself."""
-    source_path = display_path(path)
     if wrong := file_state(path).error:
-        if wrong[0] == UNREACHABLE:
-            yield unlisted(name, path, ItemError(*wrong))
-        else:
-            yield failed(name, source_path, path, *wrong)
+        yield unopened(name, path, wrong)
         return
-    language = manifests.language
     try:
-        manifest = manifests.beside(path)
-        with unreachable.opened(path, manifests.opener) as file:
+        manifest, boundary = manifests.beside(path), manifests.boundary
+        with unreachable.opened(path, boundary.opener) as file:
             packed = compression(head(file))
             if packed is None:
-                yield from in_one(name, path, _samples(name, path, file, language, manifest))
+                archive = _Archive(name, path, file, manifests.language, None, manifest)
+                yield from in_one(name, path, archive.listed())
         if packed in PACKINGS:
-            inside = manifests.boundary.inside if manifests.boundary else None
-            file = cast(BinaryIO, container.unpacked(path, packed, inside))
-            yield from in_one(name, path, _samples(name, path, file, language, manifest, packed))
+            file = cast(BinaryIO, container.unpacked(path, packed, boundary.inside))
+            archive = _Archive(name, path, file, manifests.language, packed, manifest)
+            yield from in_one(name, path, archive.listed())
         elif packed:
-            yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
+            what = _COMPRESSED.format(packed)
+            yield failed(name, display_path(path), path, "unsupported", what)
     except ItemError as error:
         yield unlisted(name, path, error)
 
@@ -228,50 +215,39 @@ def _key(plain: str) -> str:
     return posixpath.join(above, name.partition(".")[0])
 
 
-def _samples(
-    name: str,
-    path: str,
-    file: BinaryIO,
-    language: str | None,
-    manifest: TarManifest | None = None,
-    packing: str | None = None,
-) -> Entries:
-    archive = _Archive(name, path, file, urls.guard(path), language, packing, manifest)
-    sample = _Sample("")
-    seen: set[str] = set()
-    try:
-        for member in members(file):
-            plain = posixpath.normpath(member.name) if member.name else ""
-            if reason := archive.left_out(member, plain, seen):
-                yield Ignored(archive.member_name(plain), reason)
-                continue
-            seen.add(plain)
-            if sample.ends_at(plain):
-                yield from archive.finish(sample)
-                sample = _Sample(_key(plain))
-            yield from archive.take(sample, member, plain)
-    except ItemError as error:
-        yield from archive.finish(sample)
-        yield unlisted(name, path, getattr(file, "wrong", None) or error)
-        return
-    yield from archive.finish(sample)
-    if wrong := getattr(file, "wrong", None):
-        yield unlisted(name, path, wrong)
-
-
 @dataclass
 class _Archive:
+    """`language`: the source's."""
+
     name: str
     path: str
     file: BinaryIO
-    guard: str
-    language: str | None  # the source's
+    language: str | None
     packing: str | None
     manifest: TarManifest | None
-    lines: Lines = field(init=False)
 
-    def __post_init__(self) -> None:
+    def listed(self) -> Entries:
+        self.guard = urls.guard(self.path)
         self.lines = self.manifest.of_tar(self.path) if self.manifest else {}
+        sample = _Sample("")
+        seen: set[str] = set()
+        wrong: ItemError | None = None
+        try:
+            for member in members(self.file):
+                name = plain(member.name)
+                if reason := self.left_out(member, name, seen):
+                    yield Ignored(self.member_name(name), reason)
+                    continue
+                seen.add(name)
+                if sample.ends_at(name):
+                    yield from self.finish(sample)
+                    sample = _Sample(_key(name))
+                yield from self.take(sample, replace(member, name=name))
+        except ItemError as error:
+            wrong = error
+        yield from self.finish(sample)
+        if wrong := getattr(self.file, "wrong", None) or wrong:
+            yield unlisted(self.name, self.path, wrong)
 
     def member_name(self, plain: str) -> str:
         return f"{self.name}/{safe_name(plain)}"
@@ -281,21 +257,21 @@ class _Archive:
             return member.kind
         if posixpath.basename(plain).startswith("."):
             return "hidden"  # such as `._a.wav`, which macOS adds to each file
-        if not plain.lower().endswith(_TEXTS) and not self._is_audio(member, plain):
+        if not plain.lower().endswith(_TEXTS) and not is_recording(
+            plain, plain, lambda _, most: self._bytes(member, most)
+        ):
             return "extension"
         return "duplicate_name" if plain in seen else None
 
-    def _is_audio(self, member: Member, plain: str) -> bool:
-        def read(_: str, most: int) -> bytes:
-            self.file.seek(member.offset)
-            return self.file.read(min(most, member.size))
+    def _bytes(self, member: Member, most: int) -> bytes:
+        self.file.seek(member.offset)
+        return self.file.read(min(most, member.size))
 
-        return is_recording(plain, plain, read)
-
-    def take(self, sample: _Sample, member: Member, plain: str) -> Entries:
+    def take(self, sample: _Sample, member: Member) -> Entries:
         """Add a member to its sample; reads only texts."""
+        plain = member.name
         if not plain.lower().endswith(_TEXTS):
-            sample.audio.append(Member(plain, member.kind, member.offset, member.size))
+            sample.audio.append(member)
             return
         sample.texts.append(plain)
         about = sample.about.setdefault(_stem(plain), {})
@@ -316,36 +292,32 @@ class _Archive:
             raise ValueError(wrong)
         if member.kind != "file":
             raise ValueError("a text in a sparse member is not read")
-        self.file.seek(member.offset)
         try:
-            return self.file.read(member.size).decode("utf-8-sig")
+            return self._bytes(member, member.size).decode("utf-8-sig")
         except UnicodeDecodeError:
             raise ValueError("a text is not valid UTF-8") from None
-
-    def _place(self, member: Member) -> Locator:
-        return Locator(self.path, offset=member.offset, length=member.size, packing=self.packing)
 
     def finish(self, sample: _Sample) -> Entries:
         """The recordings of a complete sample; texts that belong to none of them as Ignored."""
         stems = {_stem(member.name) for member in sample.audio}
-        for plain in sample.texts:
-            if not stems or (len(stems) > 1 and _stem(plain) not in stems):
-                yield Ignored(self.member_name(plain), "no_audio")
+        for name in sample.texts:
+            if not stems or (len(stems) > 1 and _stem(name) not in stems):
+                yield Ignored(self.member_name(name), "no_audio")
         for member in sample.audio:
-            sparse = ("unsupported", "a sparse member") if member.kind == "sparse" else None
             stem = _stem(member.name)
             about = sample.told(stem)
+            where = Locator(self.path, offset=member.offset, length=member.size)
             recording = Recording(
                 path=self.member_name(member.name),
                 source_path=f"{display_path(self.path)}!{display_text(member.name)}",
-                locator=self._place(member),
+                locator=replace(where, packing=self.packing),
                 size=member.size,
                 guard=self.guard,
                 source_id=display_text(stem),
                 text=about.get("text"),
                 speaker=about.get("speaker"),
                 language=about.get("language"),
-                error=sparse,
+                error=("unsupported", "a sparse member") if member.kind == "sparse" else None,
             )
             if self.manifest is None:
                 yield recording

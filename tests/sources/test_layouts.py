@@ -347,7 +347,7 @@ def test_lists_that_are_like_ljspeech(tmp_path: Path) -> None:
 
 def test_a_large_folder_is_looked_at_quickly(tmp_path: Path, monkeypatch: Any) -> None:
     """The first look sees some entries only; a layout that it finds is read as a whole."""
-    from uttermill.tasks.sources._layouts import folders
+    from uttermill.tasks.sources import _folders as folders
 
     rows = json.dumps([{"text": "x", "speaker": "s", "language": "en"}])
     for number in range(40):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from uttermill.tasks import scoring
-from uttermill.tasks.sources._beside.spoken import Said, recurring, said
+from uttermill.tasks.sources._beside.cues import Said, recurring, said
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from itertools import groupby
 from ...base import language_codes
 from ...base.errors import ItemError
 from .._text_encoding import BAD_TEXT
-from . import spoken
-from .cues import Cue
+from .cues import Cue, untagged
 
 LEAST, SHARE, SURE = 3, 0.5, 0.8  # cues of two lines; of all cues; of those, in two scripts
 #: Words by which two languages are told apart if those of one are listed, or of none; the most
@@ -143,8 +142,12 @@ def _half(lines: list[str], place: int) -> list[str]:
 
 def _at_once(cues: Sequence[Cue]) -> list[Cue]:
     """Cues of equal times as one, in a file where most have a double."""
-    ordered = sorted(cues, key=_times)
-    groups = [[*group] for _, group in groupby(ordered, key=_times)]
+
+    def times(cue: Cue) -> tuple[float, float]:
+        return cue.start, cue.end or 0.0
+
+    ordered = sorted(cues, key=times)
+    groups = [[*group] for _, group in groupby(ordered, key=times)]
     if sum(len(group) == 2 for group in groups) < max(LEAST, SHARE * len(groups)):
         return [*cues]
     return [
@@ -153,13 +156,9 @@ def _at_once(cues: Sequence[Cue]) -> list[Cue]:
     ]
 
 
-def _times(cue: Cue) -> tuple[float, float]:
-    return cue.start, cue.end or 0.0
-
-
 def _lines(cue: Cue) -> list[str]:
     """Its lines; of more than two, neighbours in one script are a line."""
-    lines = (spoken.untagged(line).strip() for line in cue.text.splitlines())
+    lines = (untagged(line).strip() for line in cue.text.splitlines())
     filled = [line for line in lines if line]
     if len(filled) > 2 and len({*map(_family, filled)}) > 1:
         return [" ".join(some) for _, some in groupby(filled, key=_family)]

@@ -147,8 +147,10 @@ def lrc(text: str) -> Cues:
     early = int(stated[1]) / 1000 if stated else 0.0
     timed: list[tuple[float, str]] = []
     for line in text.splitlines():
-        begins = [max(clock(_dotted(time)) - early, 0.0) for time in _LRC.findall(line)]
-        timed += [(start, _LRC_WORD.sub("", _LRC.sub("", line)).strip()) for start in begins]
+        # Some write hundredths as `01:02:33`.
+        times = (re.sub(r"(:.*):", r"\1.", time) for time in _LRC.findall(line))
+        words = _LRC_WORD.sub("", _LRC.sub("", line)).strip()
+        timed += [(max(clock(time) - early, 0.0), words) for time in times]
     if not timed:
         raise ItemError(BAD_TEXT, "it has no line that begins with a time ([00:12.00])")
     timed.sort(key=lambda line: line[0])
@@ -159,12 +161,6 @@ def lrc(text: str) -> Cues:
         if words:
             cues.add(Cue(start, ends[start], words))
     return cues
-
-
-def _dotted(time: str) -> str:
-    """`01:02:33`, as some write hundredths, as `01:02.33`."""
-    minutes, seconds, *hundredths = time.split(":")
-    return f"{minutes}:{seconds}.{hundredths[0]}" if hundredths else time
 
 
 def microdvd(text: str) -> Cues:
@@ -259,17 +255,17 @@ def read_xml(
 ) -> None:
     """Calls these with each tag, its attributes, and text. ItemError `bad_text` that begins with
     `fault`, also if the file declares entities."""
+
+    def refuse_entities(*_: object) -> None:
+        # XML entities may stand for gigabytes, or for files of this machine.
+        raise ItemError(BAD_TEXT, "it declares XML entities, which are not read")
+
     parser = expat.ParserCreate()
     parser.StartElementHandler = begin
     parser.EndElementHandler = end
     parser.CharacterDataHandler = text
-    parser.EntityDeclHandler = _refuse_entities
+    parser.EntityDeclHandler = refuse_entities
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:
         raise ItemError(BAD_TEXT, f"{fault}: {error}") from None
-
-
-def _refuse_entities(*_: object) -> None:
-    """XML entities may stand for gigabytes, or for files of this machine."""
-    raise ItemError(BAD_TEXT, "it declares XML entities, which are not read")

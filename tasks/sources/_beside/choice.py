@@ -19,8 +19,8 @@ from ...storage import bounds
 from .. import _columns
 from .._lists import json_value
 from .._text_encoding import BAD_TEXT, decode
-from . import bilingual, captions, nist, rolling, services, spoken, tiers
-from .cues import Cues, NoTranscript
+from . import annotations, bilingual, captions, rolling, services
+from .cues import Cues, NoTranscript, recurring, said
 
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
 #: machines write.
@@ -125,19 +125,14 @@ def kind_of(ending: str) -> str | None:
 
 def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     """Reads a text of `kind`. Raises ItemError `bad_text`, or NoTranscript if it is none."""
-    result = _read(kind, data, stem, texts)
-    return replace(result, film_time=True) if kind in OF_FILMS and result.segments else result
-
-
-def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     most = MOST_BYTES if kind in LARGE else MOST_OF_LINES
     if len(data) > most:
         limit = bounds.megabytes(most)
         raise ItemError(BAD_TEXT, f"it is larger than {limit}, the limit of a transcript")
     if kind in ("ttml", "dfxp"):
-        return _captions(kind, captions.ttml(data), texts)
+        return _captions(kind, captions.ttml(data), texts, kind)
     if kind == "eaf":
-        return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers))
+        return _timed("eaf", annotations.chosen(annotations.elan(data), texts.tiers), "eaf")
     if kind == "sub" and b"\0" in data[:64]:
         raise NoTranscript(_PICTURES)
     text, encoding = decode(data, texts.encoding)
@@ -146,28 +141,32 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     says = f"{kind} in {encoding}"
     if kind in PLAIN:
         if captions.are_blocks(text):  # of SubRip or WebVTT, under another name
-            says = f"captions in {encoding}"
-            return replace(_captions(says, captions.blocks(text), texts), film_time=True)
-        if (labels := nist.labels(text)) is not None:
-            return _timed(f"labels in {encoding}", labels)
+            return _captions(f"captions in {encoding}", captions.blocks(text), texts, "srt")
+        if (labels := annotations.labels(text)) is not None:
+            return _timed(f"labels in {encoding}", labels, kind)
         return _plain(says, kind, text)
     try:
-        cues = _cues(kind, text, stem, texts)
+        if reader := _READERS.get(kind):
+            cues = reader(text)
+        elif kind == "TextGrid":
+            cues = annotations.chosen(annotations.textgrid(text), texts.tiers)
+        else:
+            cues = (annotations.ctm if kind == "ctm" else annotations.stm)(text, stem)
     except NoTranscript:
         if kind != "json" or not (facts := _told(text, texts)):
             raise
         return Read(f"text in JSON, {encoding}", facts["text"], facts["speaker"], facts["language"])
     if kind == "lrc":
         cues.cues = bilingual.of_language(cues.cues, texts.language)
-    return _captions(says, cues, texts) if kind in CAPTIONS else _timed(says, cues)
+    return _captions(says, cues, texts, kind) if kind in CAPTIONS else _timed(says, cues, kind)
 
 
 def _told(text: str, texts: Texts) -> dict[str, str | None]:
     """What a JSON object of data sets says of a recording; empty if it has no text."""
     value = json_value(text)
-    if not isinstance(value, dict) or not isinstance(
-        value.get(_columns.first("text", value) or ""), str
-    ):
+    if not isinstance(value, dict):
+        return {}
+    if not isinstance(value.get(_columns.first("text", value) or ""), str):
         return {}
     try:
         return _columns.told(value, texts.stated)
@@ -175,7 +174,7 @@ def _told(text: str, texts: Texts) -> dict[str, str | None]:
         raise ItemError(BAD_TEXT, str(error)) from None
 
 
-def _captions(says: str, cues: Cues, texts: Texts) -> Read:
+def _captions(says: str, cues: Cues, texts: Texts, kind: str) -> Read:
     tagged, clips = rolling.tagged(cues.cues), rolling.automatic(cues.cues)
     if clips is None:
         clips = rolling.sentences(bilingual.of_language(cues.cues, texts.language))
@@ -184,7 +183,7 @@ def _captions(says: str, cues: Cues, texts: Texts) -> Read:
     else:
         says, author = f"{says}, automatic captions", AUTOMATIC
     cues.cues = clips
-    return replace(_timed(says, cues, tagged), captions=author)
+    return replace(_timed(says, cues, kind, tagged), captions=author)
 
 
 #: Kinds whose text alone tells all.
@@ -193,14 +192,6 @@ _READERS: dict[str, Callable[[str], Cues]] = {
     **dict.fromkeys(("ass", "ssa"), captions.substation),
     **{"sbv": captions.sbv, "sub": captions.microdvd, "lrc": captions.lrc, "json": services.cues},
 }
-
-
-def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
-    if reader := _READERS.get(kind):
-        return reader(text)
-    if kind == "TextGrid":
-        return tiers.chosen(tiers.textgrid(text), texts.tiers)
-    return nist.words(text, stem) if kind == "ctm" else nist.segments(text, stem)
 
 
 def _plain(says: str, kind: str, text: str) -> Read:
@@ -218,7 +209,7 @@ def _plain(says: str, kind: str, text: str) -> Read:
         text = counted_samples[1]
     if "\0" in text:
         raise ItemError(BAD_TEXT, "it holds NUL bytes, so it is not text")
-    content = spoken.said(text, spoken.recurring([text]))
+    content = said(text, recurring([text]))
     if too_long := bounds.too_long(len(text.encode())):
         raise ItemError(BAD_TEXT, too_long)
     kept = content.text or " ".join(text.split())
@@ -233,14 +224,11 @@ def _clocked(lines: list[str]) -> bool:
     return 3 * len(times) >= len(lines) > 1 and times == sorted({*times}) and times[0] < 60
 
 
-def _timed(says: str, cues: Cues, words_timed: bool = True) -> Read:
+def _timed(says: str, cues: Cues, kind: str, words_timed: bool = True) -> Read:
     segments = cues.segments()
     words = sum(len(segment.words or ()) for segment in segments) if words_timed else 0
-    parts = [
-        counted(len(segments), "segment")
-        + (f" of {counted(words, 'word')} with times" if words else "")
-    ]
-    for what, count in sorted(cues.wrong.items()):
-        if count:
-            parts.append(f"{counted(count, 'cue')} {what}")
-    return Read(f"{says}: {'; '.join(parts)}", segments=segments or None)
+    timed = f" of {counted(words, 'word')} with times" if words else ""
+    parts = [counted(len(segments), "segment") + timed]
+    parts += [f"{counted(n, 'cue')} {what}" for what, n in sorted(cues.wrong.items()) if n]
+    film_time = True if kind in OF_FILMS and segments else None
+    return Read(f"{says}: {'; '.join(parts)}", segments=segments or None, film_time=film_time)

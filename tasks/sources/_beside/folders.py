@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from ... import storage
 from ...base import language_codes
@@ -23,7 +24,7 @@ from . import rolling
 from .choice import AUTOMATIC, BY_HAND, CAPTIONS, MOST_BYTES, NOT_READ, Read, Texts, kind_of, read
 from .cues import NoTranscript
 
-AHEAD = 1024  # names whose texts are read at the same time
+AHEAD = 1024  # texts that are read at the same time
 THREADS, THREADS_OF_STORE = 8, 32  # a share or a store answers many at once
 LEAST = 32  # texts from which on threads pay
 EARLY_BYTES = 64 << 10  # a larger text is read in its turn, so that few are in memory
@@ -58,34 +59,30 @@ class _Found:
     error: str | None = None
 
 
-@dataclass(slots=True)
 class FolderTexts:
     """`home`: the folder's path or URL, ending in `/`; `names`: of all files in it; `read_file`:
     reads files in an archive; `opener`: opens files of a local folder."""
 
-    home: str
-    names: Iterable[str]
-    texts: Texts
-    read_file: ReadFile | None = None
-    opener: regular.Opener = regular.read
-    _recordings: dict[str, int] = field(default_factory=dict)  # stems, with how many have it
-    _stems: dict[str, str] = field(default_factory=dict)  # of texts
-    _turns: set[str] = field(default_factory=set)  # names of RTTM files
-    _unread: bool = False  # subtitles of a kind that is not read, or of no recording
-    _infos: dict[str, str] = field(default_factory=dict)  # by stem
-    _labels: dict[str, Labels] = field(default_factory=dict)  # that these give
-    _near: dict[str, str] = field(default_factory=dict)  # endings that would make a text of a name
-    _candidates: dict[str, list[str]] = field(default_factory=dict)  # by stem, best first
-    _found: dict[str, _Found] = field(default_factory=dict)
-    _reasons: dict[str, Reason] = field(default_factory=dict)  # by name
-    _early: dict[str, bytes] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        home: str,
+        names: Iterable[str],
+        texts: Texts,
+        read_file: ReadFile | None = None,
+        opener: regular.Opener = regular.read,
+    ) -> None:
+        self.home, self.texts, self.read_file, self.opener = home, texts, read_file, opener
+        self._recordings = Counter[str]()  # stems, with how many have it
+        self._infos: dict[str, str] = {}  # by stem
+        self._labels: dict[str, Labels] = {}  # that these give
+        self._near: dict[str, str] = {}  # endings that would make a text of a name
+        self._candidates: dict[str, list[str]] = {}  # by stem, best first
+        self._found: dict[str, _Found] = {}
+        self._reasons: dict[str, Reason] = {}  # by name
         others = []
-        for name in self.names:
+        for name in names:
             if is_recording(name, self.home + name, self._first_bytes):
-                stem = os.path.splitext(name)[0]
-                self._recordings[stem] = self._recordings.get(stem, 0) + 1
+                self._recordings[os.path.splitext(name)[0]] += 1
             else:
                 others.append(name)
         turns = (name for name in others if name.endswith(".rttm"))
@@ -115,11 +112,15 @@ class FolderTexts:
                 file for language, file in files if language in ("", wanted) or wanted == "any"
             )
         for stem, ranks in ranked.items():
-            self._candidates[stem] = [name for *_, name in sorted(ranks)]
-            self._stems |= dict.fromkeys(self._candidates[stem], stem)
-            for name in self._candidates[stem]:
-                self._near.pop(name, None)
-        self._candidates = {stem: names for stem, names in self._candidates.items() if names}
+            if ranks:
+                self._candidates[stem] = [name for *_, name in sorted(ranks)]
+        self._stems = {name: stem for stem, names in self._candidates.items() for name in names}
+        self._near = {name: end for name, end in self._near.items() if name not in self._stems}
+        #: The texts that are read first, in the order of their recordings; how many were tried, and
+        #: what is read of them.
+        self._first = sorted((names[0] for names in self._candidates.values()), key=os.fsencode)
+        self._tried, self._early = 0, dict[str, bytes]()
+        #: Whether there are subtitles of a kind that is not read, or of no recording.
         self._unread = any(self._not_read(name) or kind_of(name) in CAPTIONS for name in others)
 
     def _first_bytes(self, path: str, most: int) -> bytes:
@@ -160,20 +161,19 @@ class FolderTexts:
                 whole = known(stem) and stem not in self._recordings  # a.wav.srt
                 yield rank, os.path.splitext(stem)[0] if whole else stem
 
-    def ahead(self, names: Sequence[str]) -> None:
-        """Read the texts of the next names."""
-        stems = dict.fromkeys(self._stems.get(n) or os.path.splitext(n)[0] for n in names)
-        first = [
-            self._candidates[stem][0]
-            for stem in stems
-            if stem in self._candidates and stem not in self._found
-        ]
-        self._early = {}
-        if len(first) >= LEAST and self.read_file is None:
+    def _read_ahead(self, name: str) -> None:
+        """Read a text and those that follow, which is faster at once."""
+        place = bisect_left(self._first, os.fsencode(name), key=os.fsencode)
+        if place < self._tried or self.read_file is not None:
+            return
+        names = self._first[place : place + AHEAD]
+        self._tried, self._early = place + AHEAD, {}
+        if len(names) >= LEAST:
             threads = THREADS_OF_STORE if storage.is_url(self.home) else THREADS
-            shares = [first[n::threads] for n in range(threads)]
             with ThreadPoolExecutor(threads) as pool:
-                for share in pool.map(self._read_early, shares):
+                for share in pool.map(
+                    self._read_early, [names[n::threads] for n in range(threads)]
+                ):
                     self._early.update(share)
 
     def _read_early(self, names: Sequence[str]) -> dict[str, bytes]:
@@ -235,8 +235,7 @@ class FolderTexts:
 
     def aside(self, name: str) -> Reason | None:
         """How a text was read, or why it was not; None if the file is not a text of this folder."""
-        stem = self._stems.get(name)
-        if stem is not None:
+        if (stem := self._stems.get(name)) is not None:
             self._resolved(stem)
             return self._reasons.pop(name)
         if name in self._turns:
@@ -255,12 +254,9 @@ class FolderTexts:
         return None
 
     def _resolved(self, stem: str) -> _Found:
-        if stem not in self._found:
-            self._found[stem] = self._read(stem)
-        return self._found[stem]
-
-    def _read(self, stem: str) -> _Found:
-        resolved = _Found(self._recordings[stem])
+        if stem in self._found:
+            return self._found[stem]
+        resolved = self._found[stem] = _Found(self._recordings[stem])
         taken = None
         for name in self._candidates[stem]:
             before = resolved.read
@@ -302,11 +298,18 @@ class FolderTexts:
 
     def _bytes(self, name: str) -> bytes:
         """The content of a file. Raises ItemError."""
+        self._read_ahead(name)
         if (data := self._early.pop(name, None)) is not None:
             return data
+
+        def content() -> bytes:
+            try:
+                return self._first_bytes(self.home + name, MOST_BYTES + 1)
+            except (OSError, MillError) as error:
+                raise unreachable.item_error(error) from error
+
         try:
-            path = self.home + name
-            return unreachable.patience.read(partial(_checked, path, self._first_bytes))
+            return unreachable.patience.read(content)
         except ValueError:
             raise ItemError(BAD_TEXT, "no file can have this name") from None
 
@@ -328,11 +331,3 @@ def _language(tag: str) -> str | None:
             return None
         language = language_codes.base(iso)
     return language
-
-
-def _checked(path: str, read_file: ReadFile) -> bytes:
-    """The bytes of a text. Raises ItemError."""
-    try:
-        return read_file(path, MOST_BYTES + 1)
-    except (OSError, MillError) as error:
-        raise unreachable.item_error(error) from error

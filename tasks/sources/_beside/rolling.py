@@ -20,8 +20,8 @@ from itertools import pairwise
 
 from ... import scoring
 from ...recording import TimedWord
-from . import spoken
-from .cues import OVERLAP, Cue
+from .captions import clock
+from .cues import OVERLAP, Cue, said, untagged
 
 LEAST = 3  # cues that show what machines do
 SHARE = 0.4  # of the cues
@@ -47,7 +47,10 @@ def automatic(cues: Sequence[Cue]) -> list[Cue] | None:
         timed = sum(tagged([cue]) for cue in ordered)
         if timed < least and sum(_overlap(*pair) for pair in pairwise(ordered)) < least:
             return None
-        ordered = [_until(*pair) for pair in pairwise(ordered)] + ordered[-1:]
+        ordered = [
+            replace(one, end=following.start) if _overlap(one, following) else one
+            for one, following in pairwise(ordered)
+        ] + ordered[-1:]
     fresh: list[Cue] = []
     for n, (cue, some, count) in enumerate(zip(ordered, lines, repeated, strict=True)):
         if words := _timed(cue, some)[count:]:
@@ -73,16 +76,12 @@ def _overlap(one: Cue, following: Cue) -> bool:
     return one.start + OVERLAP < following.start < (one.end or 0.0) - OVERLAP
 
 
-def _until(one: Cue, following: Cue) -> Cue:
-    return replace(one, end=following.start) if _overlap(one, following) else one
-
-
 def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
 def _words(line: str) -> list[str]:
-    return spoken.untagged(line).split()
+    return untagged(line).split()
 
 
 def _repeated(before: list[str], lines: list[str]) -> int:
@@ -105,7 +104,7 @@ def _timed(cue: Cue, lines: list[str]) -> tuple[TimedWord, ...]:
         now = cue.start
         for n, piece in enumerate(_TIME.split(line)):
             if n % 2:
-                now = _seconds(piece)
+                now = clock(piece)
             else:
                 starts += [(word, now) for word in _words(piece)]
     ends = [*(start for _, start in starts[1:]), cue.end or cue.start]
@@ -115,16 +114,9 @@ def _timed(cue: Cue, lines: list[str]) -> tuple[TimedWord, ...]:
     )
 
 
-def _seconds(clock: str) -> float:
-    seconds = 0.0
-    for part in clock.split(":"):
-        seconds = 60 * seconds + float(part)
-    return round(seconds, 3)
-
-
 def sentences(cues: Sequence[Cue]) -> list[Cue]:
     """Cues of one sentence as one, in a file that ends its sentences with a mark."""
-    ended = [_ENDED.search(spoken.untagged(cue.text).rstrip()) is not None for cue in cues]
+    ended = [_ENDED.search(untagged(cue.text).rstrip()) is not None for cue in cues]
     if sum(ended) < max(LEAST, SHARE * len(cues)):
         return [*cues]
     return _joined(cues, ended)
@@ -132,7 +124,7 @@ def sentences(cues: Sequence[Cue]) -> list[Cue]:
 
 def unmarked(cues: Sequence[Cue]) -> bool:
     """Whether no sentence begins with a capital or ends with a mark, as machines write."""
-    text = "\n".join(spoken.untagged(cue.text) for cue in cues)
+    text = "\n".join(untagged(cue.text) for cue in cues)
     cased = any(map(str.islower, text)) and not any(map(str.isupper, text))
     return len(cues) >= LEAST and cased and re.search(r"[.!?…]\B", text) is None
 
@@ -156,9 +148,9 @@ def _follows(last: Cue, cue: Cue) -> bool:
     with words that are understood."""
     if last.end is None or cue.end is None or not -PAUSE <= cue.start - last.end < PAUSE:
         return False
-    if _OTHER_SPEAKER.match(spoken.untagged(cue.text)):
+    if _OTHER_SPEAKER.match(untagged(cue.text)):
         return False
-    heard = [spoken.said(one.text) for one in (last, cue)]
+    heard = [said(one.text) for one in (last, cue)]
     if any(says.unheard or not says.text for says in heard):
         return False
     voices = [one.speaker or says.speaker for one, says in zip((last, cue), heard, strict=True)]
@@ -169,8 +161,7 @@ def _whole(run: Sequence[Cue]) -> Cue:
     words = [
         word
         for cue in run
-        for word in cue.words
-        or (TimedWord(spoken.said(cue.text).text, cue.start, cue.end or cue.start),)
+        for word in cue.words or (TimedWord(said(cue.text).text, cue.start, cue.end or cue.start),)
     ]
     end = max(cue.end or 0.0 for cue in run)
     return replace(run[0], end=end, text="\n".join(cue.text for cue in run), words=tuple(words))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 from ...base.errors import ItemError
 from ...recording import TimedWord
@@ -18,14 +18,6 @@ from .cues import Cue, Cues, NoTranscript, joined
 
 #: An object of a transcript. A service may change what it writes: no value is taken unchecked.
 Entry: TypeAlias = Mapping[str, object]
-
-
-class _Word(TypedDict):
-    """A word as a service gives it."""
-
-    word: str
-    start: object
-    end: object
 
 
 def cues(text: str) -> Cues:
@@ -74,11 +66,8 @@ def _seconds(value: object) -> float:
 def _words(items: Iterable[Entry], text: str, scale: float = 1.0) -> tuple[TimedWord, ...]:
     """Words whose text is under the key `text`; none if their times are not in order."""
     rows = [
-        {
-            "word": item.get(text),
-            **{edge: _scaled(item.get(edge), scale) for edge in ("start", "end")},
-        }
-        for item in items
+        {"word": i.get(text), **{edge: _scaled(i.get(edge), scale) for edge in ("start", "end")}}
+        for i in items
     ]
     try:
         return timed_words(rows) or ()
@@ -91,17 +80,12 @@ def _scaled(value: object, scale: float) -> float | None:
     return None if seconds is None else seconds * scale
 
 
-def _name(value: object) -> str | None:
-    return None if value is None else text_field(value)
-
-
 def _whisper(value: Entry) -> Iterable[Cue]:
-    segments = _objects(value.get("segments"))
-    for segment in segments:
+    for segment in _objects(value.get("segments")):
         text = text_field(segment.get("text")) or ""
         words = _words(_objects(segment.get("words")), "word")
         start, end = _seconds(segment.get("start")), _seconds(segment.get("end"))
-        yield Cue(start, end, text, _name(segment.get("speaker")), words or None)
+        yield Cue(start, end, text, text_field(segment.get("speaker")), words or None)
 
 
 def _openai_words(value: Entry) -> Iterable[Cue]:
@@ -111,9 +95,8 @@ def _openai_words(value: Entry) -> Iterable[Cue]:
 
 def _whisper_cpp(value: Entry) -> Iterable[Cue]:
     for segment in _objects(value["transcription"]):
-        start, end = (
-            _seconds(_object(segment["offsets"]).get(edge)) / 1000 for edge in ("from", "to")
-        )
+        times = (_seconds(_object(segment["offsets"]).get(edge)) for edge in ("from", "to"))
+        start, end = (time / 1000 for time in times)
         yield Cue(start, end, text_field(segment.get("text")) or "")
 
 
@@ -127,13 +110,20 @@ def _aws(value: Entry) -> Iterable[Cue]:
             words = _aws_words([item for item in items if item.get("id") in ids])
             text = text_field(segment.get("transcript")) or ""
             start, end = _seconds(segment.get("start_time")), _seconds(segment.get("end_time"))
-            yield Cue(start, end, text, _name(segment.get("speaker_label")), words or None)
+            speaker = text_field(segment.get("speaker_label"))
+            yield Cue(start, end, text, speaker, words or None)
         return
     labels = results.get("speaker_labels")
     turns = _objects(labels.get("segments")) if isinstance(labels, dict) else []
     labelled = (item for turn in turns for item in _objects(turn.get("items")))
+    # Older files state speakers apart, by start time.
     by_start = {item.get("start_time"): item.get("speaker_label") for item in labelled}
-    yield from _turns(_with_speakers(items, by_start), _aws_words)
+    spoken, last = list[tuple[object, Entry]](), None
+    for item in items:
+        if item.get("type") != "punctuation":  # which has the speaker of the word before it
+            last = item.get("speaker_label") or by_start.get(item.get("start_time"))
+        spoken.append((last, item))
+    yield from _turns(spoken, _aws_words)
 
 
 def _turns(
@@ -143,27 +133,15 @@ def _turns(
     """A cue for each run of items of one speaker; `items`: (speaker, item)."""
     for speaker, turn in groupby(items, key=lambda pair: pair[0]):
         if words := words_of([item for _, item in turn]):
-            yield Cue(words[0].start, words[-1].end, joined(words), _name(speaker), words)
-
-
-def _with_speakers(
-    items: list[Entry], by_start: Mapping[object, object]
-) -> Iterable[tuple[object, Entry]]:
-    """(speaker, item); older files state speakers apart, by start time. Punctuation has the speaker
-    of the word before it."""
-    last = None
-    for item in items:
-        if item.get("type") != "punctuation":
-            last = item.get("speaker_label") or by_start.get(item.get("start_time"))
-        yield last, item
+            yield Cue(words[0].start, words[-1].end, joined(words), text_field(speaker), words)
 
 
 def _aws_words(items: list[Entry]) -> tuple[TimedWord, ...]:
-    rows: list[_Word] = []
+    rows: list[dict[str, object]] = []
     for item in items:
         content = text_field(_objects(item["alternatives"])[0]["content"]) or ""
         if item.get("type") == "punctuation" and rows:
-            rows[-1]["word"] += content
+            rows[-1]["word"] = f"{rows[-1]['word']}{content}"
         else:
             start, end = item.get("start_time"), item.get("end_time")
             rows.append({"word": content, "start": start, "end": end})
@@ -178,11 +156,9 @@ def _google(value: Entry) -> Iterable[Cue]:
     alternatives = [next(iter(_objects(r.get("alternatives"))), nothing) for r in results]
     word_lists = [_objects(alternative.get("words")) for alternative in alternatives]
     # Version 1 gives the words of all results once more in the last, with their speakers.
-    once_more = (
-        [word_lists[-1]]
-        if word_lists and not text_field(alternatives[-1].get("transcript"))
-        else []
-    )
+    once_more = word_lists[-1:]
+    if alternatives and text_field(alternatives[-1].get("transcript")):
+        once_more = []
     for lists in (once_more, word_lists):
         items = [item for words in lists for item in words]
         speakers = [item.get("speakerLabel") or item.get("speakerTag") for item in items]
@@ -217,9 +193,8 @@ def _deepgram(value: Entry) -> Iterable[Cue]:
     _one_channel(range(len(channels)))
     if utterances := _objects(results.get("utterances")):
         for utterance in utterances:
-            yield _deepgram_cue(
-                utterance, utterance["start"], utterance["end"], utterance.get("speaker")
-            )
+            edges = utterance["start"], utterance["end"]
+            yield _deepgram_cue(utterance, *edges, utterance.get("speaker"))
         return
     for channel in channels:
         best = _objects(channel.get("alternatives"))[0]
@@ -234,7 +209,7 @@ def _deepgram(value: Entry) -> Iterable[Cue]:
 def _deepgram_cue(utterance: Entry, start: object, end: object, speaker: object) -> Cue:
     words = _deepgram_words(_objects(utterance.get("words")))
     text = text_field(utterance.get("transcript")) or ""
-    return Cue(_seconds(start), seconds_field(end), text, _name(speaker), words or None)
+    return Cue(_seconds(start), seconds_field(end), text, text_field(speaker), words or None)
 
 
 def _deepgram_words(items: list[Entry]) -> tuple[TimedWord, ...]:
@@ -246,7 +221,10 @@ def _assembly(value: Entry) -> Iterable[Cue]:
     for utterance in _objects(value.get("utterances")) or [{**value, "start": 0}]:
         words = _words(_objects(utterance.get("words")), "text", 0.001)
         end = _scaled(utterance.get("end"), 0.001)
-        text, speaker = text_field(utterance.get("text")) or "", _name(utterance.get("speaker"))
+        text, speaker = (
+            text_field(utterance.get("text")) or "",
+            text_field(utterance.get("speaker")),
+        )
         yield Cue(_seconds(utterance.get("start")) / 1000, end, text, speaker, words or None)
 
 
@@ -255,16 +233,9 @@ def _one_channel(channels: Iterable[object]) -> None:
         raise ValueError("its lines are of several channels, and a clip holds all channels")
 
 
-def _has_list(name: str) -> Callable[[Entry], bool]:
-    return lambda value: isinstance(value.get(name), list)
-
-
-def _results(name: str) -> Callable[[Entry], bool]:
-    def tells(value: Entry) -> bool:
-        results = value.get("results")
-        return isinstance(results, dict) and name in results
-
-    return tells
+def _results(value: Entry) -> Entry:
+    results = value.get("results")
+    return results if isinstance(results, dict) else {}
 
 
 def _google_results(value: Entry) -> object:
@@ -282,10 +253,10 @@ def _has_whisper_segments(value: Entry) -> bool:
 
 #: Which keys identify a kind, the most specific first.
 _KINDS: tuple[tuple[Callable[[Entry], bool], Callable[[Entry], Iterable[Cue]]], ...] = (
-    (_results("channels"), _deepgram),
-    (_results("items"), _aws),
+    (lambda value: "channels" in _results(value), _deepgram),
+    (lambda value: "items" in _results(value), _aws),
     (lambda value: isinstance(_google_results(value), list), _google),
-    (_has_list("transcription"), _whisper_cpp),
+    (lambda value: isinstance(value.get("transcription"), list), _whisper_cpp),
     (lambda value: "text" in value and "audio_url" in value, _assembly),
     (lambda value: {"text", "utterances", "words"} <= value.keys(), _assembly),
     (_has_whisper_segments, _whisper),

@@ -61,11 +61,6 @@ def sentences(root: str, boundary: Boundary) -> Iterator[str]:
             yield f"{name} seems to name recordings and is not read: {why or MISSING}"
 
 
-def _is_list(name: str) -> bool:
-    named = name.startswith(NAMES) and name.endswith(PLAIN)
-    return named or name.endswith(ENDINGS) or _JSON.fullmatch(name) is not None
-
-
 def _lists(root: str) -> Iterator[str]:
     folders, left = [(root, 0)], MOST_LOOKED
     for folder, depth in folders:
@@ -75,7 +70,10 @@ def _lists(root: str) -> Iterator[str]:
                     left -= 1
                     if not left:
                         return
-                    if entry.name == KALDI or _is_list(entry.name.lower()):
+                    name = entry.name.lower()
+                    named = name.startswith(NAMES) and name.endswith(PLAIN)
+                    is_list = named or name.endswith(ENDINGS) or _JSON.fullmatch(name)
+                    if entry.name == KALDI or is_list:
                         if entry.is_file():
                             yield entry.path
                     elif depth < DEPTH and entry.is_dir(follow_symlinks=False):

@@ -1,38 +1,44 @@
-"""Recognises the layouts of known corpora in a folder or file.
-
-A layout's function returns what it finds in a folder, or None unless the folder is certainly one:
-its lists have the layout's names and columns, and audio of the first rows exists. Lists in a folder
-that are links out of it do not count.
-"""
+"""Recognises the layouts of known corpora in a folder or file. A layout's function returns what it
+finds, or None unless the folder is certainly one: its lists have the layout's names and columns,
+and audio of the first rows exists."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 
 from ...recording.file_kinds import known
 from .._archives import is_archive
+from .._folders import only_folder, some_below
 from .._paths import Boundary
-from . import objects, tables, transcripts
-from .folders import only_folder, some_below
-from .rows import FileRow, Found
+from .._rows import FileRow, Found, Part, of_parts
+from . import corpora, objects
+
+
+def _of_lists(
+    layout: str, title: str, parts_in: Callable[[str], Iterator[Part | None]], folder: str
+) -> Found | None:
+    parts = [part for part in parts_in(folder) if part is not None]
+    return of_parts(layout, title, folder, parts) if parts else None
+
 
 #: By name, in the order in which they are tried.
 LAYOUTS: dict[str, tuple[Callable[[str], Found | None], ...]] = {
-    "m_ailabs": (tables.m_ailabs,),
-    "ljspeech": (tables.ljspeech,),
-    "common_voice": (tables.common_voice,),
-    "audiofolder": (tables.audiofolder,),
-    "voxpopuli": (tables.voxpopuli,),
-    "mls": (tables.mls,),
-    "librispeech": (transcripts.librispeech,),
-    "vctk": (transcripts.vctk,),
-    "aishell": (transcripts.aishell,),
+    "m_ailabs": (partial(_of_lists, "m_ailabs", "M-AILABS", corpora.m_ailabs),),
+    "ljspeech": (corpora.ljspeech,),
+    "common_voice": (partial(_of_lists, "common_voice", "Common Voice", corpora.common_voice),),
+    "audiofolder": (partial(_of_lists, "audiofolder", "AudioFolder", corpora.audiofolder),),
+    "voxpopuli": (partial(_of_lists, "voxpopuli", "VoxPopuli", corpora.voxpopuli),),
+    "mls": (partial(_of_lists, "mls", "MLS", corpora.mls),),
+    "librispeech": (corpora.librispeech,),
+    "vctk": (corpora.vctk,),
+    "aishell": (corpora.aishell,),
     "gigaspeech": (objects.corpus,),
     "wenetspeech": (objects.corpus,),
-    "emilia": (tables.emilia, objects.emilia_pipe),
+    "emilia": (partial(_of_lists, "emilia", "Emilia", corpora.emilia), objects.emilia_pipe),
 }
 
 

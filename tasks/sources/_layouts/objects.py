@@ -15,10 +15,10 @@ from ...base.errors import ItemError
 from ...recording.file_kinds import HEAD
 from ...storage import bounds, urls
 from .._delimited import Record
+from .._folders import entries, files_below
 from .._lists import conversation, json_value, utterance
 from .._paths import EXTENSIONS
-from .folders import entries, files_below
-from .rows import Described, FileRow, Found, Records
+from .._rows import Described, FileRow, Found, Records
 
 HEAD_BYTES = 1 << 16  # in which `"audios": [` begins
 MOST_CHARACTERS = 64 << 20  # of one recording with its segments
@@ -63,24 +63,29 @@ def _is_corpus(path: str) -> bool:
 
 def _segments(path: str) -> Iterator[FileRow]:
     number = 0
+
+    def wrong(what: str) -> FileRow:
+        return FileRow(path, number, ValueError(what))
+
     for language, audio in _audios(path):
         number += 1
-        if isinstance(audio, ValueError) or not isinstance(audio, dict):
-            wrong = audio if isinstance(audio, ValueError) else ValueError("no JSON object")
-            yield FileRow(path, number, wrong)
+        if not isinstance(audio, dict):
+            yield wrong(str(audio) if isinstance(audio, ValueError) else "no JSON object")
             continue
         segments = audio.get("segments")
         if not isinstance(segments, list):
-            yield FileRow(path, number, ValueError("the recording has no list of segments"))
+            yield wrong("the recording has no list of segments")
             continue
         for segment in segments:
             if not isinstance(segment, dict):
-                yield FileRow(path, number, ValueError("a segment is no JSON object"))
+                yield wrong("a segment is no JSON object")
                 continue
             text = segment.get("text_tn", segment.get("text"))
+            for tag, mark in _MARKS.items() if isinstance(text, str) else ():
+                text = text.replace(tag, mark)
             described = Described(
                 audio.get("path"),
-                _plain(text) if isinstance(text, str) else text,
+                text,
                 segment.get("speaker"),
                 audio.get("language") or language,
                 segment.get("sid"),
@@ -89,12 +94,6 @@ def _segments(path: str) -> Iterator[FileRow]:
                 record=ChainMap(segment, audio),
             )
             yield FileRow(path, number, described)
-
-
-def _plain(text: str) -> str:
-    for tag, mark in _MARKS.items():
-        text = text.replace(tag, mark)
-    return text
 
 
 def whole(path: str) -> Records | None:
@@ -148,12 +147,8 @@ def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str
                     yield None, ValueError(why)
                     return
                 data = file.read(step)
-                text, position, step, ended = (
-                    text[position:] + decoder.decode(data),
-                    0,
-                    2 * step,
-                    not data,
-                )
+                text, position = text[position:] + decoder.decode(data), 0
+                step, ended = 2 * step, not data
                 continue
             if key is not None:
                 yield key[1], entry
@@ -201,7 +196,7 @@ def _clips(folder: str, relative: str) -> Iterator[FileRow]:
             data = file.read(bounds.BATCH_BYTES)
         listed = json_value(data.decode("utf-8-sig"))
     except (OSError, ValueError, ItemError) as error:
-        yield FileRow(path, 1, ValueError(f"{error}"))
+        yield FileRow(path, 1, ValueError(str(error)))
         return
     clips = _numbered(folder, relative)
     for number, entry in enumerate(listed if isinstance(listed, list) else [None]):

@@ -11,10 +11,10 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...recording import Ignored
-from ...recording.file_kinds import known
-from ...recording.names import recording_name
-from .._paths import skip_reason, stem
+from ..recording import Ignored
+from ..recording.file_kinds import known
+from ..recording.names import recording_name
+from ._paths import skip_reason, stem
 
 MOST_HOMES = 1000  # folders of languages, splits or books
 MOST_LOOKED = 20_000  # entries examined to see whether there are lists
@@ -51,42 +51,36 @@ def files_below(
 ) -> list[str]:
     """Relative paths of the files that `wanted` accepts, sorted; skips folders named in `aside` and
     those deeper than `depth`. Empty if the first MOST_LOOKED entries have none."""
-    if next(_below(folder, wanted, aside, depth, MOST_LOOKED), None) is None:
+    if next(some_below(folder, wanted, aside, depth), None) is None:
         return []
-    return sorted(_below(folder, wanted, aside, depth, math.inf), key=os.fsencode)
+    return sorted(some_below(folder, wanted, aside, depth, math.inf), key=os.fsencode)
 
 
-def some_below(folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
-    """Relative paths of the files that `wanted` names, as far as a first look finds them."""
-    return _below(folder, wanted, (), 6, MOST_LOOKED)
-
-
-def _below(
-    folder: str, wanted: Callable[[str], bool], aside: Sequence[str], depth: int, most: float
+def some_below(
+    folder: str,
+    wanted: Callable[[str], bool],
+    aside: Sequence[str] = (),
+    depth: int = 6,
+    most: float | None = None,
 ) -> Iterator[str]:
+    """Relative paths of the regular files that `wanted` accepts, as far as a look at so many
+    entries finds them."""
     folders, looked = deque([""]), 0
     while folders:
         before = folders.popleft()
         with suppress(OSError), os.scandir(f"{folder}/{before}") as scanned:
             for entry in scanned:
                 looked += 1
-                if looked > most:
+                if looked > (most or MOST_LOOKED):
                     return
                 if skip_reason(entry.name) or entry.name in aside:
                     continue
                 if not entry.is_dir(follow_symlinks=False):
-                    if wanted(entry.name) and _is_file(entry):
-                        yield before + entry.name
+                    with suppress(OSError):
+                        if wanted(entry.name) and entry.is_file():
+                            yield before + entry.name
                 elif before.count("/") + 1 < depth:
                     folders.append(f"{before}{entry.name}/")
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Not a pipe, a socket or a device: the folder's listing names these."""
-    try:
-        return entry.is_file()
-    except OSError:
-        return False
 
 
 def audio_below(folder: str, below: str = "") -> Iterator[str]:

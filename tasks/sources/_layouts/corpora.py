@@ -1,28 +1,35 @@
-"""Layouts that are tables beside folders of audio: LJSpeech, M-AILABS, Common Voice, AudioFolder,
-VoxPopuli, MLS, Emilia's lists."""
+"""Layouts with lists beside folders of audio (LJSpeech, M-AILABS, Common Voice, AudioFolder,
+VoxPopuli, MLS, Emilia), or with texts in many small files, or in one for a tree of audio
+(LibriSpeech, VCTK, AISHELL)."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 
 from ...base import language_codes
-from ...base.errors import ConfigError
+from ...base.errors import ConfigError, ItemError
 from ...recording.file_kinds import known
-from .. import _channels, _columns
+from ...storage import bounds, regular, urls
+from .. import _columns, _text_encoding
 from .._delimited import Form, Record, form_of, records
-from .folders import by_stem, files_below, homes
-from .rows import (
+from .._folders import audio_below, by_stem, entries, files_below, homes
+from .._paths import EXTENSIONS, is_there, stem
+from .._rows import (
+    Described,
+    FileRow,
     Found,
     Part,
     Records,
     Roles,
+    Rows,
     delimited,
     json_lines,
     of_parts,
-    placed,
 )
 
 _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
@@ -66,7 +73,7 @@ def _lj(folder: str, file: str, before: str = "") -> Part | None:
 
 def _there(part: Part, root: str, folders: Sequence[str] = ("",)) -> Part | None:
     """The part with the place of its audio; None if none of its first files exists."""
-    moved, present = placed(part, root, folders)
+    moved, present = part.placed(root, folders)
     return moved if present else None
 
 
@@ -80,9 +87,8 @@ def ljspeech(folder: str) -> Found | None:
     return of_parts("ljspeech", "LJSpeech", home, [part], whole=os.path.isdir(folder))
 
 
-def m_ailabs(folder: str) -> Found | None:
+def m_ailabs(folder: str) -> Iterator[Part | None]:
     """M-AILABS: `<locale>/by_book/<gender>/<speaker>/<book>/`, each book as LJSpeech."""
-    parts = []
     for relative in files_below(folder, lambda name: name == "metadata.csv", ("wavs",)):
         place = os.path.join(os.path.abspath(folder), relative).split("/")[:-1]
         if "by_book" not in place:
@@ -96,18 +102,15 @@ def m_ailabs(folder: str) -> Found | None:
         roles: Roles = {"audio": ("1",), "text": ("3", "2"), "id": ("1",)}
         speaker = after[1] if len(after) > 2 else None
         part = Part(form.path, delimited(form), roles, speaker=speaker, language=locale)
-        if (moved := _there(part, folder, [f"{before}wavs/", before])) is not None:
-            parts.append(moved)
-    return of_parts("m_ailabs", "M-AILABS", folder, parts) if parts else None
+        yield _there(part, folder, [f"{before}wavs/", before])
 
 
 _CV_SPLITS = ("train.tsv", "dev.tsv", "test.tsv")
 
 
-def common_voice(folder: str) -> Found | None:
+def common_voice(folder: str) -> Iterator[Part | None]:
     """Common Voice: `clips/` and `validated.tsv`, which holds what train, dev and test do; of one
     language, or a folder for each."""
-    parts = []
     for before in homes(folder):
         home = os.path.join(folder, before)
         if not os.path.isdir(os.path.join(home, "clips")):
@@ -122,48 +125,40 @@ def common_voice(folder: str) -> Found | None:
             code = os.path.basename(os.path.dirname(path))
             language = code if language_codes.read(code) and len(code) < 6 else None
             part = Part(path, delimited(form), roles, language=language)
-            if (moved := _there(part, folder, [f"{before}clips/"])) is not None:
-                parts.append(moved)
-    return of_parts("common_voice", "Common Voice", folder, parts) if parts else None
+            yield _there(part, folder, [f"{before}clips/"])
 
 
 _METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
 
 
-def audiofolder(folder: str) -> Found | None:
+def audiofolder(folder: str) -> Iterator[Part | None]:
     """Hugging Face's AudioFolder: `metadata.csv` or `metadata.jsonl` with `file_name`, in the
     folder or in those below, one for each split; other names of columns will do (F5-TTS, XTTS)."""
-    parts = []
     for relative in files_below(folder, _METADATA.__contains__, depth=4):
         part = _metadata(os.path.join(folder, relative))
-        before = relative[: relative.rfind("/") + 1]
-        if part is not None and (moved := _there(part, folder, [before])) is not None:
-            parts.append(moved)
-    return of_parts("audiofolder", "AudioFolder", folder, parts) if parts else None
+        yield part and _there(part, folder, [relative[: relative.rfind("/") + 1]])
 
 
 def _metadata(path: str) -> Part | None:
-    form = None
     if path.endswith(".jsonl"):
-        part = Part(path, json_lines(path), {"audio": ("file_name",)})
-        names = [*dict.fromkeys(name for record in part.records.head for name in record)]
-        rows = part.records
+        rows = json_lines(path)
+        names = [*dict.fromkeys(name for record in rows.head for name in record)]
     else:
         form = _form(path, None, None)
-        names = [*form.names] if form else []
-        rows = delimited(form) if form else json_lines(path)
+        if form is None or not form.header:
+            return None
+        rows, names = delimited(form), [*form.names]
     roles = _columns.by_name(names)
-    if "channel" in roles and _channels.are_others(rows.head, roles["channel"][0]):
+    if "channel" in roles and _columns.are_others(rows.head, roles["channel"][0]):
         del roles["channel"]
-    header = path.endswith(".jsonl") or (form is not None and form.header)
-    return Part(path, rows, roles) if header and "audio" in roles else None
+    return Part(path, rows, roles) if "audio" in roles else None
 
 
-def voxpopuli(folder: str) -> Found | None:
+def voxpopuli(folder: str) -> Iterator[Part | None]:
     """VoxPopuli: `asr_train.tsv` with `id`, `raw_text`, `normalized_text`, in the folder of a
     language; its audio lies somewhere below, by id."""
-    parts = []
-    for relative in files_below(folder, _is_vox_list, depth=3):
+    is_list = re.compile(r"asr_\w+\.tsv").fullmatch
+    for relative in files_below(folder, lambda name: is_list(name) is not None, depth=3):
         path = os.path.join(folder, relative)
         form = _form(path, "\t", True)
         if form is None or not {"id", "normalized_text"} <= {*form.names}:
@@ -176,15 +171,13 @@ def voxpopuli(folder: str) -> Found | None:
             "id": ("id",),
             "speaker": ("speaker_id",),
         }
-        rows = _located(form, folder, home)
-        part = Part(path, rows, roles, language=code if len(code) == 2 else None)
-        if (moved := _there(part, folder)) is not None:
-            parts.append(moved)
-    return of_parts("voxpopuli", "VoxPopuli", folder, parts) if parts else None
-
-
-def _is_vox_list(name: str) -> bool:
-    return re.fullmatch(r"asr_\w+\.tsv", name) is not None
+        part = Part(
+            path,
+            _located(form, folder, home),
+            roles,
+            language=code if len(code) == 2 else None,
+        )
+        yield _there(part, folder)
 
 
 def _located(form: Form, folder: str, below: str) -> Records:
@@ -203,9 +196,8 @@ def _located(form: Form, folder: str, below: str) -> Records:
     return Records(rows)
 
 
-def mls(folder: str) -> Found | None:
+def mls(folder: str) -> Iterator[Part | None]:
     """MLS: `<split>/transcripts.txt`, id and text, and `<split>/audio/<speaker>/<book>/<id>`."""
-    parts = []
     for before in homes(folder):
         path = os.path.join(folder, before, "transcripts.txt")
         if not (os.path.isfile(path) and os.path.isdir(os.path.join(folder, before, "audio"))):
@@ -217,9 +209,7 @@ def mls(folder: str) -> Found | None:
         roles: Roles = {"audio": ("audio",), "text": ("2",), "id": ("1",), "speaker": ("speaker",)}
         language = language_codes.read(named[1]) if named else None
         part = Part(path, _of_mls(form), roles, language=language)
-        if (moved := _there(part, folder, [f"{before}audio/"])) is not None:
-            parts.append(moved)
-    return of_parts("mls", "MLS", folder, parts) if parts else None
+        yield _there(part, folder, [f"{before}audio/"])
 
 
 def _of_mls(form: Form) -> Records:
@@ -235,17 +225,145 @@ def _of_mls(form: Form) -> Records:
     return Records(rows)
 
 
-def emilia(folder: str) -> Found | None:
+def emilia(folder: str) -> Iterator[Part | None]:
     """Emilia's lists: `*.jsonl` of `{"id", "wav", "text", "speaker", "language", "dnsmos"}`."""
-    parts = []
     for relative in files_below(folder, lambda name: name.endswith(".jsonl"), depth=2):
         path, home = os.path.join(folder, relative), os.path.dirname(relative)
-        part = Part(path, json_lines(path), {"audio": ("wav",)})
-        names = {name for record in part.records.head[:10] for name in record}
+        rows = json_lines(path)
+        names = {name for record in rows.head[:10] for name in record}
         if not {"wav", "text", "id"} <= names or not names & {"dnsmos", "speaker"}:
             continue
-        part = Part(path, part.records, {"audio": ("wav",), **_columns.by_name([*names])})
+        part = Part(path, rows, {"audio": ("wav",), **_columns.by_name([*names])})
         before = f"{home}/" if home else ""
-        if (moved := _there(part, folder, [before, f"{before}mp3/", f"{before}../"])) is not None:
-            parts.append(moved)
-    return of_parts("emilia", "Emilia", folder, parts) if parts else None
+        yield _there(part, folder, [before, f"{before}mp3/", f"{before}../"])
+
+
+TRANS = ".trans.txt"
+MICROPHONES = ("", "_mic1", "_mic2")  # of VCTK 0.92; the first that is there
+
+
+def _certain(rows: Rows, root: str) -> bool:
+    """Whether the audio of one of the first rows exists."""
+    first = (row.what for row in islice(rows(), 20))
+    return any(isinstance(what, Described) and is_there(root, str(what.audio)) for what in first)
+
+
+def librispeech(folder: str) -> Found | None:
+    """LibriSpeech: `<speaker>/<chapter>/<speaker>-<chapter>.trans.txt`, `<id> <TEXT>`, with the
+    audio `<id>.flac` beside it."""
+    if not files_below(folder, lambda name: name.endswith(TRANS), depth=5):
+        return None
+
+    def rows() -> Iterator[FileRow]:
+        for home, folders, files in os.walk(folder):
+            folders.sort(key=os.fsencode)
+            for name in sorted(files, key=os.fsencode):
+                path = os.path.join(home, name)
+                if name.endswith(TRANS) and os.path.isfile(path):
+                    yield from _trans(folder, path, {*files})
+
+    if not _certain(rows, folder):
+        return None
+    says = f"LibriSpeech (*{TRANS}): text by id, audio <id> beside it, speaker from the id"
+    return Found("librispeech", folder, rows, (says,))
+
+
+def _trans(root: str, path: str, audio_names: set[str]) -> Iterator[FileRow]:
+    home = os.path.relpath(os.path.dirname(path), root)
+    before = "" if home == "." else f"{home}/"
+
+    def described(name: str, text: str) -> Described:
+        after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")
+        return Described(f"{before}{name}{after}", text, name.partition("-")[0], id=name)
+
+    return _by_id(path, described)
+
+
+def _by_id(path: str, described: Callable[[str, str], Described]) -> Iterator[FileRow]:
+    """The rows of a list of ids with their texts."""
+    form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
+    for number, record in records(form):
+        if isinstance(record, ValueError):
+            yield FileRow(path, number, record)
+        else:
+            what = described(str(record["id"]), str(record.get("text") or ""))
+            yield FileRow(path, number, what)
+
+
+def vctk(folder: str) -> Found | None:
+    """VCTK: `txt/<speaker>/<id>.txt`, and the audio in a folder whose name begins with `wav`; of
+    two microphones the first."""
+    if not os.path.isdir(os.path.join(folder, "txt")):
+        return None
+    names = [name for name in entries(folder) if name.startswith("wav")]
+    wavs = sorted((n for n in names if os.path.isdir(f"{folder}/{n}")), reverse=True)
+    if not wavs:
+        return None
+
+    def rows() -> Iterator[FileRow]:
+        for speaker in sorted(entries(os.path.join(folder, "txt"))):
+            audio_names = {stem(name): name for name in entries(f"{folder}/{wavs[0]}/{speaker}")}
+            for name in sorted(entries(f"{folder}/txt/{speaker}")):
+                if name.endswith(".txt"):
+                    yield _spoken(folder, wavs[0], speaker, name.removesuffix(".txt"), audio_names)
+
+    if not _certain(rows, folder):
+        return None
+    says = f"VCTK (txt/<speaker>/<id>.txt): audio {wavs[0]}/<speaker>/<id>, of two microphones mic1"
+    return Found("vctk", folder, rows, (says,))
+
+
+def _spoken(root: str, wavs: str, speaker: str, name: str, audio_names: dict[str, str]) -> FileRow:
+    path = f"{root}/txt/{speaker}/{name}.txt"
+    audio = next(
+        (audio_names[name + m] for m in MICROPHONES if name + m in audio_names), f"{name}.wav"
+    )
+    try:
+        with urls.streamed(path) as file:
+            data = file.read(bounds.MAX_TEXT_BYTES + 1)
+        text, _ = _text_encoding.decode(data)
+    except (OSError, regular.NotAFile) as error:
+        why = getattr(error, "strerror", None) or "the text cannot be read"
+        return FileRow(path, 1, ValueError(why))
+    except ItemError as error:
+        return FileRow(path, 1, ValueError(error.detail))
+    return FileRow(path, 1, Described(f"{wavs}/{speaker}/{audio}", text.strip(), speaker, id=name))
+
+
+#: Where AISHELL-1, -2 and -3 have their texts.
+_AISHELL = re.compile(r"aishell_transcript\w*(?:\.\d+)?\.txt|content\.txt|trans\.txt")
+_SPEAKER = re.compile(r"(?:BAC\d{3})?([A-Z]{1,3}\d{4})")
+_BETWEEN_HAN = re.compile("(?<=[\u3400-\u9fff]) +(?=[\u3400-\u9fff])")
+
+
+def aishell(folder: str) -> Found | None:
+    """AISHELL-1, -2 and -3: one list of texts by id, with spaces between words, or pinyin after
+    each character; the audio lies below, by id."""
+    lists = [
+        f"{folder}/{path}"
+        for path in files_below(folder, lambda name: bool(_AISHELL.fullmatch(name)), ("wav",), 3)
+    ]
+    if not lists:
+        return None
+    paths: dict[str, str] = {}
+
+    def rows() -> Iterator[FileRow]:
+        if not paths:
+            paths.update(by_stem(folder))
+        for path in lists:
+            yield from _by_id(path, partial(_of_aishell, paths, path.endswith("content.txt")))
+
+    if next(audio_below(folder), None) is None or not _certain(rows, folder):
+        return None
+    name = os.path.relpath(lists[0], folder)
+    says = f"AISHELL ({name}): text by id without the spaces between its words, audio below, by id"
+    return Found("aishell", folder, rows, (says,))
+
+
+def _of_aishell(paths: dict[str, str], with_pinyin: bool, key: str, text: str) -> Described:
+    name = stem(key)
+    match, audio = _SPEAKER.match(name), paths.get(name, f"{name}.wav")
+    if with_pinyin:  # 广 guang3 州 zhou1
+        text = " ".join(text.split()[0::2])
+    text = _BETWEEN_HAN.sub("", text)
+    return Described(audio, text, match and match[1], "zh", name)

@@ -64,12 +64,17 @@ def failure(file: BinaryIO) -> OSError | None:
 
 
 class Window(PositionedReader):
-    """Bytes `offset` to `offset + length` of an open file that others may read too; closing it
-    leaves that file open."""
+    """Bytes `offset` to `offset + length` of an open file. `owned`: closing it closes that file,
+    which others may read otherwise."""
 
-    def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
+    def __init__(self, file: BinaryIO, offset: int, length: int, owned: bool = False) -> None:
         super().__init__()
-        self._file, self._offset, self._size = file, offset, length
+        self._file, self._offset, self._size, self._owned = file, offset, length, owned
+
+    def close(self) -> None:
+        if self._owned:
+            self._file.close()
+        super().close()
 
     @property
     def failure(self) -> OSError | None:
@@ -79,42 +84,20 @@ class Window(PositionedReader):
         return self._size
 
     def _read_at(self, position: int, size: int) -> bytes:
-        self._file.seek(self._offset + position)
-        return self._file.read(min(size, max(self._size - position, 0)))
+        remaining = max(self._size - position, 0)
+        return self._read_whole(self._offset + position, min(size, remaining))
 
-
-class SubFile(Window):
-    """A byte range of a file that this object opens and closes (a tar member, read in place)."""
-
-    def __init__(self, where: Locator, offset: int, length: int) -> None:
-        file = open_regular(where.path, where.inside)
-        super().__init__(file, offset, min(length, max(size_of(file) - offset, 0)))
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-class Held(PositionedReader):
-    """Bytes in memory, read without copying the whole."""
-
-    def __init__(self, data: pa.Buffer) -> None:
-        super().__init__()
-        self._data = memoryview(data)
-
-    def _length(self) -> int:
-        return len(self._data)
-
-    def _read_at(self, position: int, size: int) -> bytes:
-        return self._data[position : position + size].tobytes()
+    def _read_whole(self, position: int, size: int) -> bytes:
+        """Bytes of the larger file from `position`."""
+        self._file.seek(position)
+        return self._file.read(size)
 
 
 def as_file(locator: Locator) -> BinaryIO:
     """The encoded bytes, opened for reading. ItemError `missing` if there is no such file, row or
     cell, `unreachable` if it cannot be read now, `unreadable` if it is not a regular file."""
     if locator.row is not None:
-        return Held(_parquet_cell(locator))  # type: ignore[return-value]
+        return io.BytesIO(_parquet_cell(locator))
     if locator.packing == "zip":
         return _zipped(locator)
     start, length = locator.offset, locator.length
@@ -128,7 +111,9 @@ def as_file(locator: Locator) -> BinaryIO:
         return open_regular(locator.path, locator.inside)
     if storage.is_url(locator.path):
         return _fetched(locator.path, start, length)
-    return SubFile(locator, start, 1 << 62 if length is None else length)  # type: ignore[return-value]
+    file = open_regular(locator.path, locator.inside)  # a tar member, read in place
+    rest = max(size_of(file) - start, 0)
+    return Window(file, start, rest if length is None else min(length, rest), owned=True)  # type: ignore[return-value]
 
 
 def unpacked(path: str, packing: str, inside: int | None = None) -> stream_copy.Unpacked:
@@ -220,7 +205,7 @@ def digest(locator: Locator) -> tuple[str, int]:
     return sha.hexdigest(), size
 
 
-def _parquet_cell(locator: Locator) -> pa.Buffer:
+def _parquet_cell(locator: Locator) -> bytes:
     """The bytes of a cell of a Parquet file or an Arrow stream: an Audio struct {bytes, path} or
     plain binary. Memory holds one page of its row group, and a batch of cells."""
     column, row = locator.column or "audio", locator.row
@@ -235,7 +220,7 @@ def _parquet_cell(locator: Locator) -> pa.Buffer:
         raise
 
 
-def _cell(table: Table, column: str, row: int) -> pa.Buffer:
+def _cell(table: Table, column: str, row: int) -> bytes:
     wanted = row
     kind = dict(zip(table.schema.names, table.schema.types, strict=True)).get(column)
     if kind is None:
@@ -251,7 +236,7 @@ def _cell(table: Table, column: str, row: int) -> pa.Buffer:
                 cell = (pc.struct_field(cells, "bytes") if inner else cells)[row]
                 if not isinstance(cell, pa.BinaryScalar) or not cell.is_valid:
                     break
-                return cell.as_buffer()
+                return cell.as_py()  # type: ignore[no-any-return]
             row -= len(batch)
         raise ItemError("missing", f"row {wanted} of {column!r} holds no bytes")
     raise ItemError("missing", f"no row {wanted}")

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Samples `start` to `end` (native rate, as delivered) are damaged or were replaced by silence.
-
-    `start == end`: something is missing between two samples. `shifts`: its length is unknown, so
-    everything after it has the wrong time.
-    """
+    """Samples `start` to `end` (native rate, as delivered) are damaged or were replaced by silence;
+    if equal, something is missing between them. `shifts`: its length is unknown, so everything
+    after it has the wrong time."""
 
     start: int
     end: int

@@ -3,8 +3,7 @@
     {"recordings": ["<hash of the name>", …], "contents": ["<hash of the bytes>", …],
      "speakers": ["<hash of dataset/speaker>", …], "when": "2026-01-31T12:00:00Z"}
 
-Nothing in it names a person or a file. Who knows a name can see that it was removed. On an object
-store, each request is an object below OUT/forgotten instead (`tasks.storage.append_log`).
+On an object store, each request is an object below OUT/forgotten (`tasks.storage.append_log`).
 """
 
 from __future__ import annotations

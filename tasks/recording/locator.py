@@ -52,8 +52,8 @@ class Locator:
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""
-        fields = ((name, getattr(self, name)) for name in self.__slots__)
-        return json.dumps({name: value for name, value in fields if value is not None})
+        slots = self.__slots__
+        return json.dumps({n: value for n in slots if (value := getattr(self, n)) is not None})
 
     @classmethod
     def loads(cls, text: str) -> Locator:

@@ -16,13 +16,8 @@ _LOOKS_HASHED = re.compile(r"~[0-9a-f]{12}\Z")
 
 
 def printable(path: str) -> str:
-    """A file name as valid UTF-8 for manifests.
-
-    A valid name without `\\xNN` is returned unchanged. In others, bytes that are not UTF-8 become
-    `\\xNN`, and every backslash becomes `\\x5c`, so each `\\xNN` is one byte of the name.
-    """
-    if path.isascii() and "\\" not in path:  # most paths
-        return path
+    """A file name as valid UTF-8 for manifests: unchanged if it is valid, without `\\xNN`. In
+    others, bytes that are not UTF-8 become `\\xNN`, and every backslash `\\x5c`."""
     raw = os.fsencode(path)
     shown = raw.replace(b"\\", rb"\x5c").decode("utf-8", "backslashreplace")
     try:
@@ -41,8 +36,6 @@ def display_text(raw: str) -> str:
 
 def is_utf8(raw: str) -> bool:
     """Whether a string encodes as UTF-8: it holds neither surrogate escapes nor lone surrogates."""
-    if raw.isascii():
-        return True
     try:
         raw.encode("utf-8")
     except UnicodeEncodeError:
@@ -51,23 +44,17 @@ def is_utf8(raw: str) -> bool:
 
 
 def recording_name(raw: str) -> str:
-    """The dataset's name of a recording from its raw relative path: valid UTF-8, unique, stateless.
-
-    Valid names stay unchanged. Others are escaped and get a hash of their bytes, so that the byte
-    0xFF and a file literally called `\\xff` differ, in whatever order they are listed.
-    """
+    """The dataset's name of a recording from its raw relative path: valid UTF-8, unique. Invalid
+    ones are escaped and get a hash of their bytes, so that the byte 0xFF and a file literally
+    called `\\xff` differ."""
     if is_utf8(raw) and not ("~" in raw and _LOOKS_HASHED.search(raw)):
         return raw
     return _hashed(display_text(raw), raw)
 
 
 def safe_name(raw: str) -> str:
-    """`recording_name` for names from keys, tar members and lists: no leading `/`, `.` or `..`.
-
-    A name that had to change gets a hash of the original.
-    """
-    if raw and "//" not in raw and "/." not in f"/{raw}" and raw[0] != "/" != raw[-1]:
-        return recording_name(raw)
+    """`recording_name` for names from keys, tar members and lists: no leading `/`, `.` or `..`. A
+    name that had to change gets a hash of the original."""
     kept = "/".join(part for part in raw.split("/") if part not in ("", ".", ".."))
     if raw and kept == raw:
         return recording_name(raw)

@@ -19,11 +19,8 @@ OPENING = "\"'“‘«„¿¡([{「『《"
 
 def spelled(segment: Segment) -> tuple[TimedWord, ...]:
     """The segment's words in the spelling of its text: each with the punctuation and spaces up to
-    the next word, so that all of them joined are the text.
-
-    Alignments often lack case and punctuation. If the text does not contain the words in their
-    order, they stay unchanged, with spaces between them.
-    """
+    the next word. If the text does not contain the words in their order, they stay unchanged, with
+    spaces between them."""
     words = segment.words or ()
     starts = _found(segment.text or "", words)
     if starts is None:

@@ -10,8 +10,8 @@ import tempfile
 import threading
 import weakref
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -25,17 +25,18 @@ PACKINGS = ("gzip", "zstd")
 LEFT_FREE = 1 << 30  # bytes that stay free on the temporary folder's disk
 _CHECKED = 64 << 20  # bytes between two checks of the free space
 _BLOCK = 1 << 16  # bytes: at most this much before damage is lost
-_COPIES = 2  # cached by a process, besides those in use
 
 
 class _Copy:
     """The unpacked part of a file. `wrong`: why no more can be unpacked."""
 
-    def __init__(self, path: str, packing: str, open_file: Callable[[str], BinaryIO]) -> None:
+    open_file: Callable[[str], BinaryIO]
+
+    def __init__(self, path: str, packing: str) -> None:
         self.size = 0
         self.whole = False
         self.wrong: ItemError | None = None
-        self._path, self._packing, self._open = path, packing, open_file
+        self._path, self._packing = path, packing
         self._stream: BinaryIO | None = None
         self._most = self._room = 0
         self._lock = threading.Lock()
@@ -74,7 +75,7 @@ class _Copy:
 
     def _grow(self) -> None:
         if self._stream is None:
-            file = self._open(self._path)
+            file = self.open_file(self._path)
             weakref.finalize(self, file.close)
             self._most, self._room = bounds.expanded(file.seek(0, os.SEEK_END)), 0
             file.seek(0)
@@ -129,17 +130,13 @@ class Unpacked(PositionedReader):
         return self._copy.read(position, size)
 
 
-_copies: OrderedDict[tuple[str, str], _Copy] = OrderedDict()
-_lock = threading.Lock()
+@lru_cache(maxsize=2)  # copies that a process keeps, besides those in use
+def _copy(path: str, packing: str, guard: str) -> _Copy:
+    return _Copy(path, packing)
 
 
 def opened(path: str, packing: str, open_file: Callable[[str], BinaryIO]) -> Unpacked:
     """A compressed file, unpacked while it is read. OSError if it is missing."""
-    key = (path, urls.guard(path))
-    with _lock:
-        if key not in _copies:
-            _copies[key] = _Copy(path, packing, open_file)
-            while len(_copies) > _COPIES:
-                _copies.popitem(last=False)
-        _copies.move_to_end(key)
-        return Unpacked(_copies[key])
+    copy = _copy(path, packing, urls.guard(path))
+    copy.open_file = open_file
+    return Unpacked(copy)

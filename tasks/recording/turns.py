@@ -22,13 +22,11 @@ LEAST_S = 0.25  # s of speech in a clip, to count as one of its speakers
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Samples `start` to `end` of a recording, at its native rate, in which one person speaks.
-
     `speaker`: number of the voice in the recording, from 0 by first words; `name`: the source's
     name for it. `confidence`: cosine of the turn's embedding and the mean of its speaker's; None if
     the turn is too short. `voice`: the embedding, float16 [192]. `both`: the probability that a
     second voice speaks too, uint8 of 255, in equal parts of the turn; empty if unknown. `channel`:
-    of the decoded recording, where each person has one.
-    """
+    of the decoded recording, where each person has one."""
 
     start: int
     end: int
@@ -43,11 +41,9 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class Voices:
     """The turns of a recording, and how the job cuts at them; times in samples, native rate.
-
     `shortest`: least length of a stretch of one person; `mixed`: clips may hold several voices;
     `edge`: margin next to another speaker; `second`: the largest probability of a second voice in a
-    clip.
-    """
+    clip."""
 
     turns: tuple[Turn, ...]
     shortest: int = 0

@@ -1,7 +1,5 @@
 """Reads that fail through no fault of the item: its disk, share, network or store is unreachable,
-or a right is missing. The item itself may be good, so it is read again: after a pause, and by the
-next run.
-"""
+or a right is missing. It is read again: after a pause, and by the next run."""
 
 from __future__ import annotations
 

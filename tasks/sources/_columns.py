@@ -247,8 +247,6 @@ class ChannelSettings(SourceSettings):
 def channels_field(value: object, names: Mapping[str, int] | None = None) -> Channels | None:
     """The channels in a cell or field, which holds one or a list of them; None for all of the file.
     ValueError for what no channel has as its number or name."""
-    if value is None:  # most rows
-        return None
     if isinstance(value, list | tuple):
         channels = (_channel(one, names or {}) for one in value)
         return (*sorted({channel for channel in channels if channel is not None}),) or None

@@ -1,9 +1,6 @@
-"""Tables in text: rows of cells separated by tabs, commas, semicolons or pipes.
-
-Rows are read one by one. A cell in quotes may hold the separator and line ends; any other quote is
-an ordinary character, so that a stray one breaks nothing. A row whose number of cells is not the
-header's is a bad row, and the next line begins the next row.
-"""
+"""Tables in text: rows of cells separated by tabs, commas, semicolons or pipes, read one by one.
+A cell in quotes may hold the separator and line ends; any other quote is an ordinary character, so
+that a stray one breaks nothing."""
 
 from __future__ import annotations
 

@@ -153,15 +153,7 @@ def is_absent(value: object) -> bool:
 
 def cell_field(value: object) -> str | None:
     """`text_field` of a cell of a table, in which a missing value may be written `NaN` or `-`."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        value = value.strip()
-        if value in _ABSENT:
-            return None
-        if value and value.isascii() and len(value) <= bounds.MAX_TEXT_BYTES:
-            return value
-    return text_field(value)
+    return None if isinstance(value, str) and value.strip() in _ABSENT else text_field(value)
 
 
 def reference_field(value: object, language: str | None) -> str | None:
@@ -250,10 +242,8 @@ def _timed_word(item: object) -> tuple[str, float | None, float | None]:
 
 
 def checked_span(start: float | None, end: float | None) -> tuple[float, float | None]:
-    """(start, end) in seconds; ValueError if impossible. An `end` of -1 (Kaldi) is None: the end.
-
-    `start` None means 0.
-    """
+    """(start, end) in seconds; ValueError if impossible. An `end` of -1 (Kaldi) is None: the end;
+    `start` None means 0."""
     begin = 0.0 if start is None else start
     finish = None if end == -1 else end
     if begin < 0:
@@ -280,9 +270,7 @@ def without_data_root(path: str) -> str:
 
 def conversation(entry: dict[str, object]) -> dict[str, object]:
     """An entry with one audio and one answer as `audio` and `text`; any other entry as it is.
-
-    ValueError if it has several audios or answers: which belong together is not written there.
-    """
+    ValueError if it has several: which belong together is not written there."""
     turns = entry.get("messages", entry.get("conversations"))
     if turns is None and "audios" in entry and isinstance(entry.get("response"), str):
         turns = [{"role": "assistant", "content": entry["response"]}]  # ms-swift's `query`

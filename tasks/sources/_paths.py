@@ -236,7 +236,6 @@ class Boundary:
         #: Opens files of the folder for reading.
         self.opener = regular.read if follow_links else regular.read_inside(self.folder)
         self._real = os.path.realpath(self.folder)
-        self._inside: dict[str, bool] = {}  # folders, and whether they are
 
     def outside(self, path: str) -> str | None:
         """Where a path in the folder leads, if links lead it out; else None."""
@@ -269,13 +268,8 @@ class Boundary:
         for entry in entries:
             if isinstance(entry, Recording) and entry.locator.path.startswith(below):
                 path = entry.locator.path
-                if path != last:
-                    home = os.path.dirname(path)
-                    if home not in self._inside:
-                        self._inside[home] = self.outside(home) is None
-                    may_leave = not self._inside[home] or os.path.islink(path)
-                    if may_leave and (outside := self.left_out(path[len(below) :], path)):
-                        yield outside
-                        continue
+                if path != last and (outside := self.left_out(path[len(below) :], path)):
+                    yield outside
+                    continue
                 entry.locator.inside, last = self.inside, path
             yield entry

@@ -1,9 +1,6 @@
 """Rows that name audio, with its text, speaker and so on, as every list and layout gives them; and
-the recordings of these rows, in memory that does not grow with their texts.
-
-The rows are read twice: first to find the last row of each file, in a few bytes a row, then to list
-each recording there, with all its rows: those that name spans become its segments.
-"""
+the recordings of these rows, in memory that does not grow with their texts: rows are read twice,
+first to find the last one of each file, then to list each recording there, with all its rows."""
 
 from __future__ import annotations
 
@@ -23,27 +20,12 @@ from ..recording.locator import Channels, Labels
 from ..recording.names import display_text, recording_name
 from ..settings import SourceSettings
 from ..storage import bounds, urls
-from . import _columns, _delimited
+from . import _columns, _delimited, _lists
 from ._columns import ChannelSettings, Roles, channels_field
 from ._delimited import Form, Record
 from ._folders import key_of, not_listed
 from ._labels import LabelSettings
-from ._lists import (
-    Entries,
-    again,
-    bad_line,
-    cell_field,
-    checked_span,
-    is_absent,
-    json_object,
-    language_field,
-    line_name,
-    reference_field,
-    seconds_cell,
-    timed_words,
-    unlisted,
-    without_data_root,
-)
+from ._lists import Entries
 from ._paths import AS_WRITTEN, listed_name, place_of, resolve
 
 
@@ -101,7 +83,7 @@ def json_lines(path: str) -> Records:
     def rows() -> Iterator[tuple[int, Record]]:
         for number, line in urls.lines(path):
             try:
-                yield number, json_object(line)
+                yield number, _lists.json_object(line)
             except ValueError as error:
                 yield number, error
 
@@ -157,10 +139,10 @@ def by_role(record: Mapping[str, object], roles: Roles, audio: object) -> Descri
     described = Described(audio, record=record)
     for role, names in roles.items():
         values = (v for v in map(record.get, names[:-1]) if v is not None)
-        present = (v for v in values if not isinstance(v, str) or cell_field(v) is not None)
+        present = (v for v in values if not isinstance(v, str) or _lists.cell_field(v) is not None)
         value = next(present, record.get(names[-1]))
         if role == "words":
-            described.words = timed_words(value)
+            described.words = _lists.timed_words(value)
         elif role != "audio":
             setattr(described, role, value)
     return described
@@ -170,7 +152,7 @@ def _path_in(audio: object) -> object:
     """A path, also of audio as `datasets` writes it to JSON: `{"path": …}`; without SpeechBrain's
     mark of the data's folder."""
     if isinstance(audio, str):
-        return without_data_root(audio)
+        return _lists.without_data_root(audio)
     return audio.get("path") if isinstance(audio, dict) and not audio.get("bytes") else audio
 
 
@@ -242,7 +224,7 @@ class _Part:
             both or self.first.whole or line.whole or line.segment in self.segments
         ):
             first = self.first if both else line
-            return again("duplicate_line", first.segment.text, line.segment.text)
+            return _lists.again("duplicate_line", first.segment.text, line.segment.text)
         self.segments[line.segment] = None
         return None
 
@@ -307,16 +289,16 @@ def listed(layout: Found, settings: SourceSettings) -> Entries:
                 raise row.what
             line = as_line(row.what, layout.root, settings.language, keep, numbers)
         except (ItemError, ValueError) as error:
-            yield bad_line(row.file, row.number, error)
+            yield _lists.bad_line(row.file, row.number, error)
             bad += 1
             if bounds.hopeless(bad, number):
                 why = f"{bad:,} of {number:,} lines cannot be used; the rest is not read"
                 name = recording_name(os.path.basename(row.file))
-                yield unlisted(name, row.file, ItemError("unreadable", why))
+                yield _lists.unlisted(name, row.file, ItemError("unreadable", why))
                 break
             continue
         if why_not := groups.setdefault(line.path, Group()).add(line):
-            yield Ignored(line_name(row.file, row.number), why_not)
+            yield Ignored(_lists.line_name(row.file, row.number), why_not)
         if number > len(last) or last[number - 1]:  # the list may have grown
             yield from groups.pop(line.path).recordings(made)
     for group in groups.values():
@@ -335,22 +317,22 @@ def as_line(
     """A row as a span of a file; raises ItemError or ValueError for a faulty one. `stated`: the
     source's language; `labels`: gives those of a record; `numbers`: of channels, by name."""
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
-    path = resolve(root, None if is_absent(audio) else audio)
-    start, end = seconds_cell(row.start), seconds_cell(row.end)
+    path = resolve(root, None if _lists.is_absent(audio) else audio)
+    start, end = _lists.seconds_cell(row.start), _lists.seconds_cell(row.end)
     duration = None
     if row.from_start or (start is not None and end is None):
-        duration = seconds_cell(row.duration)
+        duration = _lists.seconds_cell(row.duration)
     has_length = start is None and end is None and duration is not None
     if end is None and duration is not None:
         end = (start or 0.0) + duration
-    begin, finish = checked_span(start, end)
-    language = language_field(row.language, stated)
+    begin, finish = _lists.checked_span(start, end)
+    language = _lists.language_field(row.language, stated)
     segment = Segment(
         begin,
         finish,
-        source_id=cell_field(row.id),
-        text=reference_field(row.text, language or stated),
-        speaker=cell_field(row.speaker),
+        source_id=_lists.cell_field(row.id),
+        text=_lists.reference_field(row.text, language or stated),
+        speaker=_lists.cell_field(row.speaker),
         language=language,
         words=row.words,
         labels=labels(row.record) if labels else (),

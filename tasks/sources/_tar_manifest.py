@@ -3,8 +3,7 @@
     {"audio_filepath": "a.wav", "shard_id": 0, "duration": 4.0, "text": …[, "offset": …]}
 
 `shard_id` is the number at the end of the tar's name (`audio_0.tar`). A member is known by its name
-without folders and ending; a line's may end in `-sub1`, where several lines are of one member. As
-in NeMo, a member without a line is not used.
+without folders and ending; a line's may end in `-sub1`, where several are of one member.
 """
 
 from __future__ import annotations

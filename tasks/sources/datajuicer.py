@@ -1,8 +1,5 @@
-"""Data-Juicer's JSONL: `{"text": "<__dj__audio>hello<|__dj__eoc|>", "audios": ["a.wav"]}`.
-
-A sample with several audios becomes several recordings. Its text is used only if there is exactly
-one audio: otherwise it belongs to none of them alone.
-"""
+"""Data-Juicer's JSONL: `{"text": "<__dj__audio>hello<|__dj__eoc|>", "audios": ["a.wav"]}`. A sample
+with several audios becomes several recordings, without its text, which belongs to none of them."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
 """Parquet files with an Audio column as the `datasets` library writes it, struct(bytes, path), and
 the Arrow streams of its `save_to_disk`.
 
-`path` is one file, a folder or a glob. Listing reads only the small columns. Whether a cell holds
-bytes comes from the column's statistics; audio is read only in row groups that mix both.
-
-Excessive claims of a file are refused before memory is allocated for them. A text of more than 1 MB
-fails its row. The rest of the file fails where it holds more than 64 MiB and 64 times its size, has
-pages of more than 64 MiB in the columns that are listed, or 100,000 rows with neither audio nor a
-path; the whole file where it claims more than 100,000 rows and more than one for each of its bytes.
+Listing reads only the small columns. Whether a cell holds bytes comes from the column's statistics;
+audio is read only in row groups that mix both. A text of more than 1 MB fails its row; excessive
+claims of a file fail its rest, before memory is allocated for them.
 """
 
 from __future__ import annotations
@@ -32,19 +28,10 @@ from ..recording.names import safe_name
 from ..recording.parquet_tables import Table, table_of
 from ..settings.base import READ
 from ..storage import bounds, regular
-from . import _columns, _labels
+from . import _columns, _labels, _lists
 from ._columns import LOOKED, SHOWN, Column
 from ._containers import Containers, containers
-from ._lists import (
-    Entries,
-    SpeakerSettings,
-    cell_field,
-    language_field,
-    reference_field,
-    refusal,
-    text_field,
-    unlisted,
-)
+from ._lists import Entries, SpeakerSettings
 from ._paths import list_root, resolve
 
 ARROW = ".arrow"
@@ -89,7 +76,7 @@ def recordings(settings: Settings) -> Entries:
                 _columns.check_languages(head, {"language": (name,)}, settings)
     except ItemError as error:
         if len(listed.files) == 1 or error.code == "unsupported":
-            raise refusal(first, f"cannot be used: {error.detail}") from None
+            raise _lists.refusal(first, f"cannot be used: {error.detail}") from None
     return listed.boundary.checked(_all(listed, settings, root))
 
 
@@ -135,7 +122,7 @@ def _all(listed: Containers, settings: Settings, root: str | None) -> Entries:
             with _open(path, listed.boundary.opener) as table:
                 yield from _rows_of(table, safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
-            yield unlisted(safe, path, error)
+            yield _lists.unlisted(safe, path, error)
 
 
 def _open(path: str, opener: regular.Opener) -> Table:
@@ -184,7 +171,7 @@ def _columns_of(table: Table, settings: Settings) -> Columns:
         what = f"several columns hold audio: {shown}; choose one, `audio_column: {holding[0]}`"
         raise ItemError("unsupported", what)
     audio = audio or ("audio" if "audio" in holding else next(iter(holding), None))
-    if audio not in holding:
+    if audio is None or audio not in holding:
         wanted = f"column {audio!r} of" if audio else "column of type"
         raise ItemError("unsupported", f"no {wanted} struct(bytes, path); it has {listed}")
     struct = schema.field(audio).type
@@ -362,11 +349,13 @@ def _texts(
         try:
             if role == "language":
                 name = columns.named(columns.roles[role], value)
-                texts[role] = language_field(name, stated)
+                texts[role] = _lists.language_field(name, stated)
             elif role == "text":
-                texts[role] = reference_field(value, stated)
+                texts[role] = _lists.reference_field(value, stated)
             else:
-                texts[role] = text_field(value) if role == "path" else cell_field(value)
+                texts[role] = (
+                    _lists.text_field(value) if role == "path" else _lists.cell_field(value)
+                )
         except ValueError as refused:
             wrong = wrong or ("unreadable", f"{role}: {refused}")
     return texts, wrong

@@ -6,10 +6,7 @@ columns by setting.
     {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
     {"audio": …, "sentence": …[, "client_id": …]}                       usual names, as of a `table`
 
-The keys of the lines tell their kind. Lines that name spans of one file become one recording with
-segments, in the place of the file's last line. A second line for a whole file is skipped, as
-`duplicate_line`, or as `other_text` if its text differs. A length without a start means a span from
-0, as in NeMo; if it is the file's own length, the whole file.
+A length without a start means a span from 0, as in NeMo; if it is the file's own, the whole file.
 """
 
 from __future__ import annotations

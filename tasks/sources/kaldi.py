@@ -26,19 +26,10 @@ from ..recording.names import display_text, recording_name, safe_name
 from ..recording.tracks import channel_side
 from ..settings.base import READ
 from ..storage import urls
+from . import _lists
 from ._columns import channels_field
 from ._folders import key_of, not_listed
-from ._lists import (
-    Entries,
-    SpeakerSettings,
-    again,
-    bad_line,
-    checked_span,
-    failed,
-    refusal,
-    seconds_field,
-    text_field,
-)
+from ._lists import Entries, SpeakerSettings
 from ._paths import Boundary, list_file, list_root, resolve, source_root
 
 SIDES = "reco2file_and_channel"
@@ -75,30 +66,19 @@ def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once without a readable wav.scp."""
     folder, status = source_root(settings.path)
     if not stat.S_ISDIR(status.st_mode):
-        raise refusal(settings.path, "is not a Kaldi data folder")
+        raise _lists.refusal(settings.path, "is not a Kaldi data folder")
     present = {n for n in ("text", "utt2spk", "segments", SIDES) if urls.named(f"{folder}/{n}")}
     boundary = Boundary(folder, settings.follow_links or storage.is_url(folder))
     for name in ("wav.scp", *sorted(present)):
         path = list_file(os.path.join(folder, name))
         if outside := boundary.outside(path):
-            raise refusal(
+            raise _lists.refusal(
                 settings.path,
                 f": {name} is a link that leads out of it, to {display_text(outside)}; set "
                 "`follow_links: true` to read it",
             )
     root = list_root(os.path.join(folder, "wav.scp"), settings.root)
-    entries = _list(folder, root, present)
-    return entries if storage.is_url(folder) else _with_rest(entries, folder)
-
-
-def _with_rest(entries: Entries, folder: str) -> Entries:
-    """The entries, and audio in the folder that none of them names."""
-    named = array("q")
-    for entry in entries:
-        if isinstance(entry, Recording):
-            named.append(key_of(folder, os.path.normpath(entry.locator.path)))
-        yield entry
-    yield from not_listed(folder, named)
+    return _list(folder, root, present)
 
 
 def _list(folder: str, root: str, present: set[str]) -> Entries:
@@ -117,8 +97,14 @@ def _list(folder: str, root: str, present: set[str]) -> Entries:
         tables.segments = {}
         yield from _segments(os.path.join(folder, "segments"), tables)
     keys: set[str] = set()
-    yield from _recordings(os.path.join(folder, "wav.scp"), root, tables, keys)
+    named = array("q")
+    for entry in _recordings(os.path.join(folder, "wav.scp"), root, tables, keys):
+        if isinstance(entry, Recording):
+            named.append(key_of(folder, os.path.normpath(entry.locator.path)))
+        yield entry
     yield from _orphans(tables, keys)
+    if not storage.is_url(folder):  # audio in the folder that no line names
+        yield from not_listed(folder, named)
 
 
 def _split(line: str) -> tuple[str, str]:
@@ -130,19 +116,19 @@ def _split(line: str) -> tuple[str, str]:
 def _table(path: str, into: dict[str, str | None]) -> Entries:
     for number, line in urls.lines(path):
         if line is None:
-            yield bad_line(path, number, "the line is too long")
+            yield _lists.bad_line(path, number, "the line is too long")
             continue
         key, rest = _split(line)
         if key in into:
             text = rest.strip() if os.path.basename(path) == "text" else None
             yield Ignored(
-                _entry(path, key, number), again("duplicate_key", into[key], text or None)
+                _entry(path, key, number), _lists.again("duplicate_key", into[key], text or None)
             )
             continue
         try:
-            into[key] = text_field(rest)
+            into[key] = _lists.text_field(rest)
         except ValueError as error:
-            yield bad_line(path, number, error)
+            yield _lists.bad_line(path, number, error)
 
 
 def _entry(path: str, key: str, number: int) -> str:
@@ -154,19 +140,21 @@ def _segments(path: str, tables: _Tables) -> Entries:
     for number, line in urls.lines(path):
         fields = re.split(r"[ \t]+", line.strip(" \t\r")) if line is not None else []
         if len(fields) not in (4, 5):
-            yield bad_line(path, number, "not `utterance recording start end [channel]`")
+            yield _lists.bad_line(path, number, "not `utterance recording start end [channel]`")
             continue
         utterance, recording, start, end, *channel = fields
         if utterance in tables.utterances:
             yield Ignored(_entry(path, utterance, number), "duplicate_key")
             continue
         try:
-            begin, finish = checked_span(seconds_field(start), seconds_field(end))
+            begin, finish = _lists.checked_span(
+                _lists.seconds_field(start), _lists.seconds_field(end)
+            )
             channels = channels_field(channel)
             if channel and channels is None:
                 raise ValueError(f"{channel[0][:20]!r} is not a channel; they count from 0")
         except ValueError as error:
-            yield bad_line(path, number, error)
+            yield _lists.bad_line(path, number, error)
             continue
         tables.utterances.add(utterance)
         segment = Segment(
@@ -183,7 +171,7 @@ def _segments(path: str, tables: _Tables) -> Entries:
 def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Entries:
     for number, line in urls.lines(scp):
         if line is None:
-            yield bad_line(scp, number, "the line is too long")
+            yield _lists.bad_line(scp, number, "the line is too long")
             continue
         key, written = _split(line)
         if key in keys:
@@ -197,13 +185,15 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
     path = safe_name(key)
     source_path = display_path(scp)
     if written.endswith("|") or written.startswith("|") or written == "-":
-        return failed(path, source_path, scp, "unsupported", PIPE)
+        return _lists.failed(path, source_path, scp, "unsupported", PIPE)
     if not written.strip():  # a vertical tab, say, which Kaldi does not split at
-        return failed(path, source_path, scp, "unreadable", "wav.scp names no file for this key")
+        return _lists.failed(
+            path, source_path, scp, "unreadable", "wav.scp names no file for this key"
+        )
     try:
         file = resolve(root, written)
     except ItemError as wrong:
-        return failed(path, source_path, scp, wrong.code, wrong.detail)
+        return _lists.failed(path, source_path, scp, wrong.code, wrong.detail)
     recording = of_file(path, file)
     place = _PLACE.fullmatch(file)
     if recording.error and recording.error[0] == "missing" and place:

@@ -4,13 +4,9 @@
      "source": "a.wav"}], …}, "supervisions": [{"start": 5.0, "duration": 20.0, "text": …,
      "alignment": {"word": [["HELLO", 10.5, 0.4], …]}}]}
 
-Each supervision is a segment, and a cut without any is one itself. With word alignments, long
-segments are cut at sentence ends. Shar folders hold their audio beside the cuts: read them with
-`kind: tar`. Each channel that cuts or supervisions name is a recording of its own; where they name
-all that the file has, it is their mix. A cut that is padded or mixed from several fails, and so
-does one whose sound lhotse changes when it loads it (speed, volume, reverberation): its file holds
-another sound. Labels are in `custom` of the supervision, in the supervision itself (`gender`), or
-in `custom` of the cut: the first of these that has the name.
+Each supervision is a segment, and a cut without any is one itself. Shar folders are read with
+`kind: tar`. Labels are in `custom` of the supervision, in the supervision itself (`gender`), or in
+`custom` of the cut: the first of these that has the name.
 """
 
 from __future__ import annotations

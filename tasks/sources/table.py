@@ -19,23 +19,13 @@ from ..recording.file_kinds import known
 from ..recording.names import display_text
 from ..settings.base import WORDS
 from ..storage import urls
-from . import _archives, _columns, _labels, _text_encoding, hf_parquet, kaldi, lhotse
+from . import _archives, _columns, _labels, _paths, _text_encoding, hf_parquet, kaldi, lhotse
 from ._delimited import SEPARATORS, form_of
 from ._folders import some_below
 from ._layouts import LAYOUTS, explains, found_in
 from ._layouts.objects import whole
 from ._lists import Entries, ListSettings, SpeakerSettings, json_value, refusal
-from ._paths import (
-    FOLDERS,
-    LOOKED,
-    Boundary,
-    is_there,
-    list_root,
-    place_of,
-    results_above,
-    source_root,
-    text_list,
-)
+from ._paths import Boundary
 from ._rows import Described, Found, Part, delimited, json_lines, listed, of_parts
 from ._tar_manifest import NAME as MANIFEST
 
@@ -137,7 +127,7 @@ def notes(settings: Settings) -> list[str]:
 
 
 def _found(settings: Settings) -> Found:
-    path, status = source_root(settings.path)
+    path, status = _paths.source_root(settings.path)
     is_folder = stat.S_ISDIR(status.st_mode)
     named = settings.layout not in ("auto", "table")
     if storage.is_url(path) and (named or is_folder):
@@ -150,7 +140,7 @@ def _found(settings: Settings) -> Found:
             if not settings.root:
                 return layout
             if os.path.isdir(layout.root) and layout.layout in ("gigaspeech", "wenetspeech"):
-                return replace(layout, root=source_root(settings.root)[0], whole=False)
+                return replace(layout, root=_paths.source_root(settings.root)[0], whole=False)
             raise ConfigError(
                 f"the layout {layout.layout} has its audio in its own folder: remove `root` from "
                 "the source"
@@ -173,7 +163,7 @@ def _plain(path: str, settings: Settings) -> Found:
             objects = whole(path) or json_lines(path)
     if objects is not None:
         how, has_header, written = "JSON", True, objects
-        path = text_list(path)
+        path = _paths.text_list(path)
         names = tuple(dict.fromkeys(name for record in written.head for name in record))
         if not names:
             wrong = next((row for _, row in written.rows() if isinstance(row, ValueError)), None)
@@ -185,10 +175,10 @@ def _plain(path: str, settings: Settings) -> Found:
         how = f"separated by {SEPARATORS.get(form.separator or '', form.separator or 'nothing')}"
         how += "" if form.header else ", no header: columns by number"
         how += "" if form.encoding in ("utf-8", "utf-8-sig") else f", {form.encoding}"
-    root = list_root(path, settings.root)
+    root = _paths.list_root(path, settings.root)
     roles = _roles(names, has_header, written.head, settings, root)
     part = Part(path, written, {role: (name,) for role, name in roles.items()})
-    moved, present = part.placed(root, FOLDERS)
+    moved, present = part.placed(root, _paths.FOLDERS)
     layout = of_parts("table", "table", root, [moved if present else part], whole=False)
     return replace(layout, says=(f"{layout.says[0]} ({how})",))
 
@@ -199,8 +189,8 @@ def names_audio(path: str) -> bool:
     settings = Settings(path=path)
     is_table = path.lower().endswith(ENDINGS)  # which --source takes as a layout's list, too
     layout = _found(settings) if is_table else _plain(path, settings)
-    names = islice(layout.audio(), LOOKED)
-    return any(isinstance(name, str) and is_there(layout.root, name) for name in names)
+    names = islice(layout.audio(), _paths.LOOKED)
+    return any(isinstance(name, str) and _paths.is_there(layout.root, name) for name in names)
 
 
 def _roles(
@@ -232,7 +222,7 @@ def _roles(
         roles["audio"] = audio
     if "audio" not in roles and "id" in roles:  # audio by id, in a folder beside the table
         ids = [str(record.get(roles["id"]) or "") for record in head]
-        if place_of(root, filter(None, ids))[1]:
+        if _paths.place_of(root, filter(None, ids))[1]:
             roles["audio"] = roles["id"]
     if "audio" not in roles:
         hint = "" if settings.header is not None else ", with `header: false` if these are no names"
@@ -269,11 +259,11 @@ def kaldi_root(folder: str) -> str:
     """The nearest folder, from this one upwards, at which one of the first paths of `wav.scp` leads
     to a file; else the folder itself."""
     with suppress(OSError):
-        for _, line in islice(urls.lines(os.path.join(folder, "wav.scp")), LOOKED):
+        for _, line in islice(urls.lines(os.path.join(folder, "wav.scp")), _paths.LOOKED):
             _, *written = (line or "").split(None, 1)
             above = folder
             while written and not os.path.isabs(written[0]) and above != os.path.dirname(above):
-                if is_there(above, written[0].strip()):
+                if _paths.is_there(above, written[0].strip()):
                     return above
                 above = os.path.dirname(above)
     return folder
@@ -294,7 +284,7 @@ def suggested(path: str) -> JsonObject | None:
         return {"kind": "table", "layout": "espnet"}
     if (layout := found_in(os.path.abspath(path))) is not None and explains(layout):
         return {"kind": "table", "layout": layout.layout}
-    return None if results_above(path) else _containers(path)
+    return None if _paths.results_above(path) else _containers(path)
 
 
 def _containers(folder: str) -> JsonObject | None:

@@ -3,9 +3,7 @@
 `path` is one .tar, a folder or a glob of them, or a list with one tar per line. A sample is a run
 of consecutive members whose names agree up to the first dot (WebDataset's rule): audio, `.txt`,
 `.json`. Of several audios in it, each has the text whose name agrees up to the last dot (WeNet's
-rule); the only one has any. NeMo's `tarred_audio_manifest.json` beside the tars says what their
-members are; it may be the source itself.
-Names such as `../x` are harmless: nothing is ever written under them.
+rule); the only one has any.
 """
 
 from __future__ import annotations
@@ -27,22 +25,11 @@ from ..recording.names import display_text, safe_name
 from ..recording.stream_copy import PACKINGS
 from ..settings.base import READ
 from ..storage import bounds, urls
-from . import _columns
+from . import _columns, _lists
 from ._archives import in_one, plain
 from ._beside import folders
 from ._containers import Containers, containers
-from ._lists import (
-    Entries,
-    SpeakerSettings,
-    bad_line,
-    failed,
-    json_value,
-    line_name,
-    refusal,
-    text_field,
-    unlisted,
-    unopened,
-)
+from ._lists import Entries, SpeakerSettings
 from ._paths import Boundary, list_file, list_root, listed_name, resolve
 from ._tar_manifest import NAME, TarManifest
 from ._tarwalk import Member, head, is_tar, members
@@ -82,13 +69,13 @@ def recordings(settings: Settings) -> Entries:
             with unreachable.opened(path, tars.boundary.opener) as file:
                 begin = head(file)
         except ItemError as error:
-            raise refusal(path, f": {error.detail}") from None
+            raise _lists.refusal(path, f": {error.detail}") from None
         packed = compression(begin)
         if packed and packed not in PACKINGS:
-            raise refusal(path, f": {_COMPRESSED.format(packed)}")
+            raise _lists.refusal(path, f": {_COMPRESSED.format(packed)}")
         if not packed and not path.lower().endswith(".tar") and not is_tar(begin):
             if b"\0" in begin:  # no text file has it
-                raise refusal(path, "is neither a tar nor a list of tars")
+                raise _lists.refusal(path, "is neither a tar nor a list of tars")
             return _listed(path, list_root(path, settings.root), settings.language)
     return tars.boundary.checked(_all(tars, settings.language))
 
@@ -122,11 +109,11 @@ def _listed(list_path: str, root: str, language: str | None) -> Entries:
                 raise ValueError("not a path: the line is binary or too long")
             path = resolve(root, line.strip())
         except (ItemError, ValueError) as error:
-            yield bad_line(list_path, number, error)
+            yield _lists.bad_line(list_path, number, error)
             continue
         name = listed_name(path, line.strip(), root)
         if name in seen:
-            yield Ignored(line_name(list_path, number), "duplicate_line")
+            yield Ignored(_lists.line_name(list_path, number), "duplicate_line")
             continue
         seen.add(name)
         yield from _archive(name, path, manifests)
@@ -158,24 +145,22 @@ class _Manifests:
 def _archive(name: str, path: str, manifests: _Manifests) -> Entries:
     """Recordings of one archive; an unreadable archive is a failed recording itself."""
     if wrong := file_state(path).error:
-        yield unopened(name, path, wrong)
+        yield _lists.unopened(name, path, wrong)
         return
     try:
         manifest, boundary = manifests.beside(path), manifests.boundary
         with unreachable.opened(path, boundary.opener) as file:
-            packed = compression(head(file))
-            if packed is None:
-                archive = _Archive(name, path, file, manifests.language, None, manifest)
-                yield from in_one(name, path, archive.listed())
-        if packed in PACKINGS:
-            file = cast(BinaryIO, container.unpacked(path, packed, boundary.inside))
-            archive = _Archive(name, path, file, manifests.language, packed, manifest)
+            packed, whole = compression(head(file)), file
+            if packed and packed not in PACKINGS:
+                what = _COMPRESSED.format(packed)
+                yield _lists.failed(name, display_path(path), path, "unsupported", what)
+                return
+            if packed:
+                whole = cast(BinaryIO, container.unpacked(path, packed, boundary.inside))
+            archive = _Archive(name, path, whole, manifests.language, packed, manifest)
             yield from in_one(name, path, archive.listed())
-        elif packed:
-            what = _COMPRESSED.format(packed)
-            yield failed(name, display_path(path), path, "unsupported", what)
     except ItemError as error:
-        yield unlisted(name, path, error)
+        yield _lists.unlisted(name, path, error)
 
 
 @dataclass
@@ -247,7 +232,7 @@ class _Archive:
             wrong = error
         yield from self.finish(sample)
         if wrong := getattr(self.file, "wrong", None) or wrong:
-            yield unlisted(self.name, self.path, wrong)
+            yield _lists.unlisted(self.name, self.path, wrong)
 
     def member_name(self, plain: str) -> str:
         return f"{self.name}/{safe_name(plain)}"
@@ -278,14 +263,14 @@ class _Archive:
         try:
             content = self._text(member)
             if plain.lower().endswith(".txt"):
-                about["text"] = text_field(content) or about.get("text")
+                about["text"] = _lists.text_field(content) or about.get("text")
             else:
-                value = json_value(content)
+                value = _lists.json_value(content)
                 facts = _columns.told(value, self.language) if isinstance(value, dict) else {}
                 about.update(facts | {k: v for k, v in about.items() if v})
         except ValueError as error:
             where = f"{display_path(self.path)}!{display_text(plain)}"
-            yield failed(self.member_name(plain), where, self.path, "unreadable", str(error))
+            yield _lists.failed(self.member_name(plain), where, self.path, "unreadable", str(error))
 
     def _text(self, member: Member) -> str:
         if wrong := bounds.too_long(member.size):

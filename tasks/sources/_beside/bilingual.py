@@ -92,7 +92,9 @@ def of_language(cues: Sequence[Cue], language: str | None) -> list[Cue]:
     wanted = wanted if wanted in tongues else _ALIKE.get(wanted or "", wanted)
     has_words = wanted in _WORDS_OF or wanted in ("zh", "ja")
     if by_script and wanted is not None and family in {_family(s) for pair in pairs for s in pair}:
-        kept = [(cue, [s for s in _lines(cue) if _written_in(s, script)]) for cue in both]
+        # Japanese has lines of Han alone, and numbers are in any script.
+        fitting = ("Han", "Kana", None) if script in ("Han", "Kana") else (script, None)
+        kept = [(cue, [s for s in _lines(cue) if _script(s) in fitting]) for cue in both]
     elif (
         not by_script
         and wanted is not None
@@ -181,12 +183,6 @@ def _script(line: str) -> str | None:
         return "Kana"
     best = max(counts, key=lambda script: counts[script])
     return best if counts[best] else None
-
-
-def _written_in(line: str, script: str) -> bool:
-    """Whether a line is in a script; Japanese has lines of Han alone, and numbers are in any."""
-    has = _script(line)
-    return has in (script, None) or {has, script} == {"Han", "Kana"}
 
 
 def _tongue(lines: Iterable[str]) -> str | None:

@@ -1,10 +1,9 @@
 """Captions: SubRip (`.srt`), WebVTT (`.vtt`), SubStation (`.ass`), YouTube's SBV, LRC of lyrics,
 TTML (DFXP), and MicroDVD (`.sub`).
 
-Not by pysubs2 (1.8.1, tried): it takes the name of a WebVTT cue for text of the cue before, drops
-cues with broken times without a count, fails a TTML with `dur` or times of parts, expands XML
-entities, makes a cue of 10 s of a broken line of SubStation, loses the times of words, and has no
-LRC. What it reads beside is MicroDVD, which is short.
+Not by pysubs2 (1.8.1, tried): it takes the name of a WebVTT cue for text, drops cues with broken
+times without a count, fails a TTML with `dur`, expands XML entities, loses the times of words, and
+has no LRC.
 """
 
 from __future__ import annotations
@@ -39,10 +38,8 @@ _MOVED = ("banner", "scroll", "fx")
 
 
 def blocks(text: str) -> Cues:
-    """SubRip and WebVTT: blocks of lines, each with times and text.
-
-    A line of times begins a cue wherever it stands: some files lack the empty line before it.
-    """
+    """SubRip and WebVTT: blocks of lines, each with times and text. A line of times begins a cue
+    wherever it stands: some files lack the empty line before it."""
     cues = Cues()
     lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if "-->" in line]

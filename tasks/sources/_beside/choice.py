@@ -19,7 +19,7 @@ from ...storage import bounds
 from .. import _columns
 from .._lists import json_value
 from .._text_encoding import BAD_TEXT, decode
-from . import annotations, bilingual, captions, rolling, services
+from . import bilingual, captions, rolling, services, tiers
 from .cues import Cues, NoTranscript, recurring, said
 
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
@@ -132,7 +132,7 @@ def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     if kind in ("ttml", "dfxp"):
         return _captions(kind, captions.ttml(data), texts, kind)
     if kind == "eaf":
-        return _timed("eaf", annotations.chosen(annotations.elan(data), texts.tiers), "eaf")
+        return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers), "eaf")
     if kind == "sub" and b"\0" in data[:64]:
         raise NoTranscript(_PICTURES)
     text, encoding = decode(data, texts.encoding)
@@ -142,16 +142,16 @@ def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     if kind in PLAIN:
         if captions.are_blocks(text):  # of SubRip or WebVTT, under another name
             return _captions(f"captions in {encoding}", captions.blocks(text), texts, "srt")
-        if (labels := annotations.labels(text)) is not None:
+        if (labels := tiers.labels(text)) is not None:
             return _timed(f"labels in {encoding}", labels, kind)
         return _plain(says, kind, text)
     try:
         if reader := _READERS.get(kind):
             cues = reader(text)
         elif kind == "TextGrid":
-            cues = annotations.chosen(annotations.textgrid(text), texts.tiers)
+            cues = tiers.chosen(tiers.textgrid(text), texts.tiers)
         else:
-            cues = (annotations.ctm if kind == "ctm" else annotations.stm)(text, stem)
+            cues = (tiers.ctm if kind == "ctm" else tiers.stm)(text, stem)
     except NoTranscript:
         if kind != "json" or not (facts := _told(text, texts)):
             raise
@@ -203,7 +203,10 @@ def _plain(says: str, kind: str, text: str) -> Read:
             "its labels are phones, or words with times; those of words are read with a tab after "
             "each time, in seconds, as Audacity writes them"
         )
-    if _clocked(lines):
+    matches = [match for line in lines if (match := _CLOCK.fullmatch(line.strip()))]
+    times = [captions.clock(match[1] or match[2]) for match in matches]
+    in_order = times == sorted({*times}) and times[0] < 60 if times else False
+    if in_order and 3 * len(times) >= len(lines) > 1:  # of the recording, from its begin
         raise ItemError(BAD_TEXT, "its lines begin or end with times; write it as .srt or .vtt")
     if (counted_samples := _TIMIT.fullmatch(text.strip())) is not None:
         text = counted_samples[1]
@@ -215,13 +218,6 @@ def _plain(says: str, kind: str, text: str) -> Read:
     kept = content.text or " ".join(text.split())
     none = ": no words in it" if wordless(kept) else ""
     return Read(says + none, kept, content.speaker)
-
-
-def _clocked(lines: list[str]) -> bool:
-    """Whether lines have times that count from the recording's begin."""
-    matches = [match for line in lines if (match := _CLOCK.fullmatch(line.strip()))]
-    times = [captions.clock(match[1] or match[2]) for match in matches]
-    return 3 * len(times) >= len(lines) > 1 and times == sorted({*times}) and times[0] < 60
 
 
 def _timed(says: str, cues: Cues, kind: str, words_timed: bool = True) -> Read:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -171,21 +171,15 @@ class FolderTexts:
         if len(names) >= LEAST:
             threads = THREADS_OF_STORE if storage.is_url(self.home) else THREADS
             with ThreadPoolExecutor(threads) as pool:
-                for share in pool.map(
-                    self._read_early, [names[n::threads] for n in range(threads)]
-                ):
-                    self._early.update(share)
+                contents = zip(names, pool.map(self._if_small, names), strict=True)
+                self._early = {name: data for name, data in contents if data is not None}
 
-    def _read_early(self, names: Sequence[str]) -> dict[str, bytes]:
-        contents = {}
-        for name in names:
-            try:
-                data = self._first_bytes(self.home + name, EARLY_BYTES + 1)
-            except (OSError, MillError):  # it is tried again in its turn, with patience
-                continue
-            if len(data) <= EARLY_BYTES:
-                contents[name] = data
-        return contents
+    def _if_small(self, name: str) -> bytes | None:
+        try:
+            data = self._first_bytes(self.home + name, EARLY_BYTES + 1)
+        except (OSError, MillError):  # it is tried again in its turn, with patience
+            return None
+        return data if len(data) <= EARLY_BYTES else None
 
     def with_sidecars(self, name: str, recording: Recording) -> Recording:
         """The recording with what the text beside it says, and its labels."""

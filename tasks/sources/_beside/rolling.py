@@ -38,7 +38,7 @@ def automatic(cues: Sequence[Cue]) -> list[Cue] | None:
     """The cues of automatic captions with what is new in each, joined up to a pause; None if they
     are made by hand."""
     ordered = sorted(cues, key=lambda cue: cue.start)
-    lines = [_lines(cue.text) for cue in ordered]
+    lines = [[line for line in cue.text.splitlines() if line.strip()] for cue in ordered]
     shown = [[word for line in some for word in _words(line)] for some in lines]
     repeated = [_repeated(before, some) for before, some in zip([[], *shown], lines, strict=False)]
     least = max(LEAST, SHARE * len(ordered))
@@ -74,10 +74,6 @@ def tagged(cues: Iterable[Cue]) -> bool:
 def _overlap(one: Cue, following: Cue) -> bool:
     """Whether a line is shown while the next is said; cues of equal times are of two languages."""
     return one.start + OVERLAP < following.start < (one.end or 0.0) - OVERLAP
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip()]
 
 
 def _words(line: str) -> list[str]:

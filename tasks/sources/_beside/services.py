@@ -1,8 +1,6 @@
 """Transcripts in JSON: of Whisper's programs (also WhisperX and whisper.cpp), and of the services
-of AWS, Google, Deepgram and AssemblyAI. Each is recognised by its keys.
-
-Their language is ignored: it is a guess, and would be forced on the recogniser.
-"""
+of AWS, Google, Deepgram and AssemblyAI, recognised by their keys. Their language is ignored: it is
+a guess, and would be forced on the recogniser."""
 
 from __future__ import annotations
 

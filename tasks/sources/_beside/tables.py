@@ -12,10 +12,11 @@ from ...base.errors import ConfigError, ItemError
 from ...recording.names import display_text
 from ...storage import urls
 from .. import table
+from .._folders import some_below
 from .._paths import Boundary
 
 MOST_LOOKED = 2000  # entries, of the folder and of those below it
-DEPTH = 2
+DEPTH = 3
 MOST_LISTS = 5
 ENDINGS = (*table.ENDINGS, ".jsonl")
 KALDI = "wav.scp"
@@ -37,7 +38,8 @@ def sentences(root: str, boundary: Boundary) -> Iterator[str]:
     """For each list that names existing audio, a sentence with the source that reads it; for one
     that only seems to, why it is not read."""
     count = 0
-    for path in _lists(root):
+    for relative in some_below(root, _is_list, depth=DEPTH, most=MOST_LOOKED):
+        path = os.path.join(root, relative)
         if boundary.outside(path):
             continue
         if count == MOST_LISTS:
@@ -61,25 +63,10 @@ def sentences(root: str, boundary: Boundary) -> Iterator[str]:
             yield f"{name} seems to name recordings and is not read: {why or MISSING}"
 
 
-def _lists(root: str) -> Iterator[str]:
-    folders, left = [(root, 0)], MOST_LOOKED
-    for folder, depth in folders:
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    left -= 1
-                    if not left:
-                        return
-                    name = entry.name.lower()
-                    named = name.startswith(NAMES) and name.endswith(PLAIN)
-                    is_list = named or name.endswith(ENDINGS) or _JSON.fullmatch(name)
-                    if entry.name == KALDI or is_list:
-                        if entry.is_file():
-                            yield entry.path
-                    elif depth < DEPTH and entry.is_dir(follow_symlinks=False):
-                        folders.append((entry.path, depth + 1))
-        except OSError:  # listing the folder reports it
-            continue
+def _is_list(name: str) -> bool:
+    lower = name.lower()
+    named = lower.startswith(NAMES) and lower.endswith(PLAIN)
+    return name == KALDI or named or lower.endswith(ENDINGS) or bool(_JSON.fullmatch(lower))
 
 
 def _holds_audio(path: str) -> bool:

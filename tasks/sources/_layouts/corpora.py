@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -16,6 +16,7 @@ from ...base.errors import ConfigError, ItemError
 from ...recording.file_kinds import known
 from ...storage import bounds, regular, urls
 from .. import _columns, _text_encoding
+from .._columns import Roles
 from .._delimited import Form, Record, form_of, records
 from .._folders import audio_below, by_stem, entries, files_below, homes
 from .._paths import EXTENSIONS, is_there, stem
@@ -25,7 +26,6 @@ from .._rows import (
     Found,
     Part,
     Records,
-    Roles,
     Rows,
     delimited,
     json_lines,
@@ -173,27 +173,28 @@ def voxpopuli(folder: str) -> Iterator[Part | None]:
         }
         part = Part(
             path,
-            _located(form, folder, home),
+            _with(form, partial(_by_id_below, by_stem(folder, home), home)),
             roles,
             language=code if len(code) == 2 else None,
         )
         yield _there(part, folder)
 
 
-def _located(form: Form, folder: str, below: str) -> Records:
-    """The records of a table whose `id` is the name of the audio, with its path as `audio`."""
-    paths: dict[str, str] = {}
+def _with(form: Form, more: Callable[[Mapping[str, object]], dict[str, object]]) -> Records:
+    """The records of a table, each with what `more` tells of it."""
 
     def rows() -> Iterator[tuple[int, Record]]:
-        if not paths:
-            paths.update(by_stem(folder, below))
         for number, record in records(form):
-            if isinstance(record, dict):
-                name = str(record.get("id") or "")
-                record["audio"] = paths.get(name, os.path.join(below, name))
-            yield number, record
+            yield number, record if isinstance(record, ValueError) else record | more(record)
 
     return Records(rows)
+
+
+def _by_id_below(
+    paths: Mapping[str, str], below: str, record: Mapping[str, object]
+) -> dict[str, object]:
+    name = str(record.get("id") or "")
+    return {"audio": paths.get(name, os.path.join(below, name))}
 
 
 def mls(folder: str) -> Iterator[Part | None]:
@@ -208,21 +209,13 @@ def mls(folder: str) -> Iterator[Part | None]:
         named = re.search(r"mls_([a-z]+)", os.path.abspath(path))
         roles: Roles = {"audio": ("audio",), "text": ("2",), "id": ("1",), "speaker": ("speaker",)}
         language = language_codes.read(named[1]) if named else None
-        part = Part(path, _of_mls(form), roles, language=language)
+        part = Part(path, _with(form, _of_mls), roles, language=language)
         yield _there(part, folder, [f"{before}audio/"])
 
 
-def _of_mls(form: Form) -> Records:
-    """Its records with the path of the audio below `audio/`, and the speaker."""
-
-    def rows() -> Iterator[tuple[int, Record]]:
-        for number, record in records(form):
-            if isinstance(record, dict):
-                speaker, book, *_ = [*str(record["1"]).split("_"), ""]
-                record |= {"audio": f"{speaker}/{book}/{record['1']}", "speaker": speaker}
-            yield number, record
-
-    return Records(rows)
+def _of_mls(record: Mapping[str, object]) -> dict[str, object]:
+    speaker, book, *_ = [*str(record["1"]).split("_"), ""]
+    return {"audio": f"{speaker}/{book}/{record['1']}", "speaker": speaker}
 
 
 def emilia(folder: str) -> Iterator[Part | None]:
@@ -251,16 +244,13 @@ def _certain(rows: Rows, root: str) -> bool:
 def librispeech(folder: str) -> Found | None:
     """LibriSpeech: `<speaker>/<chapter>/<speaker>-<chapter>.trans.txt`, `<id> <TEXT>`, with the
     audio `<id>.flac` beside it."""
-    if not files_below(folder, lambda name: name.endswith(TRANS), depth=5):
+    lists = files_below(folder, lambda name: name.endswith(TRANS), depth=5)
+    if not lists:
         return None
 
     def rows() -> Iterator[FileRow]:
-        for home, folders, files in os.walk(folder):
-            folders.sort(key=os.fsencode)
-            for name in sorted(files, key=os.fsencode):
-                path = os.path.join(home, name)
-                if name.endswith(TRANS) and os.path.isfile(path):
-                    yield from _trans(folder, path, {*files})
+        for relative in lists:
+            yield from _trans(folder, relative)
 
     if not _certain(rows, folder):
         return None
@@ -268,9 +258,9 @@ def librispeech(folder: str) -> Found | None:
     return Found("librispeech", folder, rows, (says,))
 
 
-def _trans(root: str, path: str, audio_names: set[str]) -> Iterator[FileRow]:
-    home = os.path.relpath(os.path.dirname(path), root)
-    before = "" if home == "." else f"{home}/"
+def _trans(root: str, relative: str) -> Iterator[FileRow]:
+    before, path = relative[: relative.rfind("/") + 1], os.path.join(root, relative)
+    audio_names = entries(os.path.join(root, before))
 
     def described(name: str, text: str) -> Described:
         after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")

@@ -81,8 +81,9 @@ def _segments(path: str) -> Iterator[FileRow]:
                 yield wrong("a segment is no JSON object")
                 continue
             text = segment.get("text_tn", segment.get("text"))
-            for tag, mark in _MARKS.items() if isinstance(text, str) else ():
-                text = text.replace(tag, mark)
+            if isinstance(text, str):
+                for tag, mark in _MARKS.items():
+                    text = text.replace(tag, mark)
             described = Described(
                 audio.get("path"),
                 text,

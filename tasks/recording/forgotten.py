@@ -84,13 +84,12 @@ class Forgotten:
 def read(out: Path) -> Forgotten:
     """What was removed from an OUT on request."""
     data = append_log.read(out / FILE, out / FOLDER)
-    entries = [parsed(line) for line in data.split(b"\n") if line.strip()]
-    return Forgotten(
-        *(
-            frozenset(one for entry in entries for one in entry.get(kind, ()))
-            for kind in ("recordings", "contents", "speakers")
-        )
-    )
+    hashes: dict[str, set[str]] = {"recordings": set(), "contents": set(), "speakers": set()}
+    for line in filter(bytes.strip, data.split(b"\n")):
+        entry = parsed(line)
+        for kind, some in hashes.items():
+            some.update(entry.get(kind, ()))
+    return Forgotten(*map(frozenset, hashes.values()))
 
 
 def add(

@@ -34,7 +34,7 @@ from ._archives import Archive, is_archive
 from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import FolderTexts
-from ._containers import Object, objects_below
+from ._folders import Object, objects_below
 from ._labels import of_record
 from ._lists import PARENT_FOLDER, Entries, failed, refusal
 from ._paths import RESULTS, Boundary, is_results, results_above, skip_reason, source_root

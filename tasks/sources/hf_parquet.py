@@ -30,7 +30,7 @@ from ..settings.base import READ
 from ..storage import bounds, regular
 from . import _columns, _labels, _lists
 from ._columns import LOOKED, SHOWN, Column
-from ._containers import Containers, containers
+from ._folders import Containers, containers
 from ._lists import Entries, SpeakerSettings
 from ._paths import list_root, resolve
 

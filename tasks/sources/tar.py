@@ -28,7 +28,7 @@ from ..storage import bounds, urls
 from . import _columns, _lists
 from ._archives import in_one, plain
 from ._beside import folders
-from ._containers import Containers, containers
+from ._folders import Containers, containers
 from ._lists import Entries, SpeakerSettings
 from ._paths import Boundary, list_file, list_root, listed_name, resolve
 from ._tar_manifest import NAME, TarManifest

@@ -26,9 +26,8 @@ from ..speech.linkage import linked as linked_voices
 from ..storage import queries, tables
 from . import speakers
 from .choosing import split_input
-from .choosing.components import KINDS
+from .choosing.components import KINDS, Names
 from .choosing.split_input import WORDS
-from .name_table import Names
 from .outcomes.shard_batches import ShardBatch
 from .speakers import Speakers
 

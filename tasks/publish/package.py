@@ -93,7 +93,7 @@ def gather(
         shards = laid_out(job, chosen, newest, described)
         previous = None
         if newest and described:
-            previous = utterances.Previous(job, newest, described, lost)
+            previous = utterances.previous_rows(job, newest, described, lost)
         utterances.write(job, batches, chosen, shards, previous, home)
         for name in (splits.FILE, speakers.FILE):
             if storage.exists(scratch / name):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from uttermill.tasks.publish.name_table import Names, Nodes
+from uttermill.tasks.publish.choosing.components import Names, Nodes
 
 KINDS = ("speaker", "recording", "pcm", "text")
 COUNT = 100_000

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.helpers import fuzz, tiers
 from uttermill.tasks.base.schema import SPLITS
 from uttermill.tasks.publish.choosing import split_input, splits
-from uttermill.tasks.publish.name_table import Names, Nodes
+from uttermill.tasks.publish.choosing.components import Names, Nodes
 from uttermill.tasks.settings import PackageSettings
 
 #: Splits of three corpora, one after another, when rows were one table; by seed.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers import own_mounts
 from uttermill.tasks.base.errors import RunError
-from uttermill.tasks.publish.name_table import Names, Nodes
+from uttermill.tasks.publish.choosing.components import Names, Nodes
 from uttermill.tasks.storage import queries
 
 ROWS = 300_000

@@ -24,10 +24,9 @@ from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
 from ...storage import sorted_keys, versions
-from ..name_table import SPEAKER, Nodes
 from ..output_shards import layout
 from . import splits
-from .components import HOUR, KINDS, RECORDING, Sides, SplitTable
+from .components import HOUR, KINDS, RECORDING, SPEAKER, Nodes, Sides, SplitTable
 from .split_input import Candidates, ListDescriptions
 
 

@@ -22,9 +22,8 @@ from ...settings.package import SplitList
 from ...shard_store import clip_choice
 from ...storage import long_columns, sorted_keys
 from ...storage.long_columns import joined
-from ..name_table import TALKING, Names
 from ..speakers import Speakers
-from .components import KINDS, Sides, agreed, microseconds, speakers_in
+from .components import KINDS, TALKING, Names, Sides, agreed, microseconds, speakers_in
 
 #: Columns that choice, weights and splits read; `labels` only if a source keeps labels, `turns`
 #: only if clips hold several turns.

@@ -38,9 +38,8 @@ from ...settings import PackageSettings, Split
 from ...settings.package import REST
 from ...storage import tables
 from ...storage.versions import Proved
-from ..name_table import SPEAKER, Nodes
 from . import components, split_input, text_splits
-from .components import BATCH, HOUR, KINDS, PCM, RECORDING, TEXT, Sides, SplitTable
+from .components import HOUR, KINDS, SPEAKER, TEXT, Sides, SplitTable
 from .split_input import Candidates
 
 FILE = "splits.parquet"
@@ -104,7 +103,7 @@ def assign(
     """
     published_names, kinds = names_in(before)
     names = sorted({REST, *settings.splits} | published_names)
-    nodes = Nodes(clips.names, KINDS, rows)
+    nodes = components.Nodes(clips.names, KINDS, rows)
     length = clips.length[rows]
     text = _keep_disjoint(settings, nodes, length, kinds)
     of_node = components.published_splits(nodes, before, names)
@@ -154,7 +153,7 @@ def assign(
 
 
 def _keep_disjoint(
-    settings: PackageSettings, nodes: Nodes, length: Int64s, kinds: set[str]
+    settings: PackageSettings, nodes: components.Nodes, length: Int64s, kinds: set[str]
 ) -> Int32s | None:
     """Remove from `nodes` the kinds that may be in two splits, and texts, which are connected
     later. Returns the text of each clip if texts may not be in two splits, else None. A clip
@@ -165,7 +164,7 @@ def _keep_disjoint(
     splits = len({REST, *settings.splits})
     read = "text" in kinds or (not kinds and text_splits.is_read(text, recording, length, splits))
     wanted = kinds_apart(settings.disjoint, read)
-    instead = RECORDING if SPEAKER in wanted else PCM
+    instead = components.RECORDING if SPEAKER in wanted else components.PCM
     kept = nodes.of_row[instead].copy()
     for number, kind in enumerate(KINDS):
         if kind not in wanted or kind == "text":
@@ -193,7 +192,9 @@ def names_in(table: SplitTable) -> tuple[set[str], set[str]]:
     return names, kinds
 
 
-def _parted(nodes: Nodes, of_node: Sides, splits: int, larger: Int64s | None) -> _Parting:
+def _parted(
+    nodes: components.Nodes, of_node: Sides, splits: int, larger: Int64s | None
+) -> _Parting:
     """The components of the clips, with the splits that their published nodes have. `of_node`: the
     published split of each node; `splits`: the number of splits; `larger`: the length of each clip
     in µs, if a component of several splits keeps the clips of the one with most audio."""
@@ -234,7 +235,12 @@ def _follow_lists(
 
 
 def _allocate(
-    seed: int, nodes: Nodes, parting: _Parting, length: Int64s, targets: Int64s, train: int
+    seed: int,
+    nodes: components.Nodes,
+    parting: _Parting,
+    length: Int64s,
+    targets: Int64s,
+    train: int,
 ) -> None:
     """Give each new component a split. `targets`: µs that each split should have."""
     free, count = parting.free(), len(parting.splits) - 1
@@ -305,7 +311,7 @@ def _summed(group: Sides | Int32s, length: Int64s, count: int) -> Int64s:
 
 
 def _table(
-    nodes: Nodes, of_node: Sides, split: Sides, before: SplitTable, names: list[str]
+    nodes: components.Nodes, of_node: Sides, split: Sides, before: SplitTable, names: list[str]
 ) -> Iterator[pa.Table]:
     """Tables (SPLITS): those of `before`, then the nodes that got their split now."""
     for part in before(SPLITS.names):
@@ -320,15 +326,15 @@ def _table(
     new = np.flatnonzero((of_node < 0) & (now >= 0))
     for number, kind in enumerate(KINDS):
         of_kind = new[nodes.kind[new] == number]
-        for begin in range(0, len(of_kind), BATCH):
-            some = of_kind[begin : begin + BATCH]
+        for begin in range(0, len(of_kind), components.BATCH):
+            some = of_kind[begin : begin + components.BATCH]
             sides = pa.DictionaryArray.from_arrays(pa.array(now[some]), pa.array(names))
             columns = [pa.array([kind] * len(some)), nodes.called(some), sides]
             yield pa.table(columns, SPLITS.names).cast(SPLITS)
 
 
 def _joins(
-    nodes: Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
+    nodes: components.Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
 ) -> pa.DictionaryArray:
     """A text that says which splits each of these clips would join."""
     direct = np.stack([_side(nodes.of_row, of_node, kind)[clips] for kind in range(len(KINDS))])

@@ -6,7 +6,7 @@ An output shard whose rows equal those of the newest version is planned as a lin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,45 +30,41 @@ from .layout import PublishedShard, ShardClips
 PLACE = "place"  # a row's place in the version
 
 
-class Previous:
-    """The newest version, whose rows are read beside those of the next one. `lost`: files of it
-    that are missing or damaged."""
+PreviousRows = Callable[[Sequence[ShardClips]], PreviousVersion]
 
-    def __init__(
-        self, job: Job, newest: Path, described: DatasetJson, lost: Collection[str]
-    ) -> None:
-        table = newest / UTTERANCES_FILE
-        schema = tables.schema(table)
-        self._version = PreviousVersion(newest, described, tuple(schema.names), lost=lost)
-        columns = set[str]()
-        for plugin in job.package.formats:
-            if self._version.has_format(plugin, job.package.publish):
-                module, settings = plugins.FORMATS.resolve(plugin)
-                none = schema.empty_table()
-                columns |= {*format_shards.visible(module, none, settings=settings).column_names}
-        self._columns = [name for name in schema.names if name in columns]
-        self._rows = tables.Slices(table, self._columns)
-        self._derived = format_shards.all_derived(
-            job, schema, lambda names: tables.read(table, names)
-        )
 
-    def beside(self, shards: Sequence[ShardClips]) -> PreviousVersion:
-        """It, with the rows of those of these output shards that lost no clip."""
+def previous_rows(
+    job: Job, newest: Path, described: DatasetJson, lost: Collection[str]
+) -> PreviousRows:
+    """A function that gives the newest version with the rows of those of some output shards of the
+    next one that lost no clip. `lost`: files of it that are missing or damaged."""
+    table = newest / UTTERANCES_FILE
+    schema = tables.schema(table)
+    version = PreviousVersion(newest, described, tuple(schema.names), lost=lost)
+    columns = set[str]()
+    for plugin in job.package.formats:
+        if version.has_format(plugin, job.package.publish):
+            module, settings = plugins.FORMATS.resolve(plugin)
+            none = schema.empty_table()
+            columns |= {*format_shards.visible(module, none, settings=settings).column_names}
+    stored = tables.Slices(table, [name for name in schema.names if name in columns])
+    derived = format_shards.all_derived(job, schema, lambda names: tables.read(table, names))
+
+    def beside(shards: Sequence[ShardClips]) -> PreviousVersion:
         pieces, begin = list[pa.Table](), 0
         places: dict[PublishedShard, int] = {}
-        for shard in shards if self._columns else ():
+        for shard in shards if columns else ():
             if (before := shard.before) is None or not shard.whole:
                 continue
-            rows = self._rows.read(before.first, before.clips)
-            columns = {
-                name: values.slice(before.first, before.clips)
-                for name, values in self._derived.items()
-            }
-            pieces.append(format_shards.with_columns(rows, columns))
+            rows = stored.read(before.first, before.clips)
+            values = {n: v.slice(before.first, before.clips) for n, v in derived.items()}
+            pieces.append(format_shards.with_columns(rows, values))
             places[before] = begin
             begin += before.clips
         rows = pa.concat_tables(pieces) if pieces else None
-        return replace(self._version, rows=rows, places=places)
+        return replace(version, rows=rows, places=places)
+
+    return beside
 
 
 def write(
@@ -76,7 +72,7 @@ def write(
     batches: Sequence[ShardBatch],
     chosen: Choice,
     shards: Sequence[ShardClips],
-    previous: Previous | None,
+    previous: PreviousRows | None,
     home: Path,
 ) -> None:
     """Write the table and the plan of the next version into its local folder `home`. Raises
@@ -106,7 +102,7 @@ def write(
             named = _named(rows, chosen, span)
             labelled = _labelled(job, named, chosen.frozen)
             columns = {name: v.slice(first, len(rows)) for name, v in derived.items()}
-            before = previous.beside(some) if previous else None
+            before = previous(some) if previous else None
             write_rows(plan.save(job, home, some, labelled, columns, before, part))
             first += len(rows)
 

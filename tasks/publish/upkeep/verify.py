@@ -30,9 +30,8 @@ from ...settings import Plugin
 from ...storage import queries, tables, versions
 from .. import leaks
 from ..choosing import components, split_input, splits
-from ..choosing.components import KINDS, SplitTable
+from ..choosing.components import KINDS, SPEAKER, Names, Nodes, SplitTable
 from ..dataset import datacard
-from ..name_table import SPEAKER, Names, Nodes
 from ..output_shards import format_shards
 from ..output_shards.layout import PublishedShard, published_shards
 from ..speakers import Speakers

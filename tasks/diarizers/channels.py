@@ -15,8 +15,15 @@ import numpy as np
 from ..audio.beside import Beside, Unleaked
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
-from ..speech.regions import NEG_THRESHOLD, PAUSE_WINDOWS, THRESHOLD, Hysteresis
-from ..speech.silero import SHA256, WINDOW, Probabilities
+from ..speech.silero import (
+    NEG_THRESHOLD,
+    PAUSE_WINDOWS,
+    SHA256,
+    THRESHOLD,
+    WINDOW,
+    Hysteresis,
+    Probabilities,
+)
 from . import CuttingSettings, Diarizer, Turn
 
 VERSION = 1
@@ -48,13 +55,10 @@ class _Side:
         if (rest := self._unleaked.finish()) is not None:
             self._add(self._model.push(rest))
         self._add(self._model.finish())
-        if (last := self._hysteresis.finish()) is not None:
-            self.regions.append(last)
-        return self.regions
+        return [*self.regions, *self._hysteresis.finish()]
 
     def _add(self, probabilities: Float32s) -> None:
-        regions = map(self._hysteresis.push, probabilities.tolist())
-        self.regions += [region for region in regions if region is not None]
+        self.regions += self._hysteresis.regions(probabilities)
 
 
 class Channels:

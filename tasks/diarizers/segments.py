@@ -26,7 +26,7 @@ from ..settings import Threshold, Transient
 from ..speech import embedding
 from ..speech.embedding import unit
 from ..speech.linkage import linked
-from ..speech.mono_stream import MonoStream
+from ..speech.silero import MonoStream
 from . import CuttingSettings, Diarizer, Turn, _windows
 from ._windows import FRAMES, Stretch, Window, Windows, frame_of_window, stretches
 

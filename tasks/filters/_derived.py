@@ -19,8 +19,7 @@ from ..audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
 from ..audio.blocks import regroup
 from ..audio.channels import Heard
 from ..base.arrays import RATE, Float32s, Float64s
-from ..speech import silero as _silero
-from ..speech.mono_stream import MonoStream
+from ..speech.silero import MonoStream, Probabilities
 
 T = TypeVar("T")
 
@@ -85,9 +84,8 @@ def speech_probabilities(clip: Clip) -> Float32s:
     """Silero's speech probability of each 32 ms window (512 samples at 16 kHz), float32 [n]."""
 
     def run() -> Float32s:
-        ear, model = Heard(np.float32, clip.weights), _silero.Probabilities(clip.rate)
-        pieces = [model.push(ear.push(block)[:, None]) for block in clip.blocks()]
-        return _joined([*pieces, model.push(ear.finish()[:, None]), model.finish()])
+        model = Probabilities(clip.rate, clip.weights)
+        return _joined([*map(model.push, clip.blocks()), model.finish()])
 
     return cached(clip, "speech", run)
 

@@ -1,4 +1,4 @@
-"""Speech regions of a stream, by Silero's probabilities and by level.
+"""Speech regions of a stream, by Silero's probabilities and by level, and their settings.
 
 In: probability, level and samples of each 32 ms window. Out: regions as (start, end) in windows.
 
@@ -16,33 +16,76 @@ Memory: levels and samples at 16 kHz of about the last 20 s.
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
+from pydantic import Field, model_validator
 
 from ..base.arrays import RATE, Float32s, Float64s
+from ..settings import StageSettings
 from ..speech import silero as _silero
-from ..speech.regions import Hysteresis
-from ..speech.silero import WINDOW
-from ._speech_settings import SpeechSettings
+from ..speech.silero import WINDOW, Hysteresis
 
-# Move the edges of a speech region outwards by level, into the pause beside it.
-#
+
+class SpeechSettings(StageSettings):
+    """Where speech begins and ends, and how long utterances are."""
+
+    min_seconds: float = Field(0.3, ge=0, description="Shortest utterance, s.")
+    target_seconds: float = Field(
+        10.0,
+        ge=0.5,
+        le=3600,
+        description="Neighbouring speech is joined up to about this length, s, and split at the "
+        "longest pause. Speech without a pause may be longer, up to max_seconds.",
+    )
+    max_seconds: float = Field(30.0, ge=1, le=3600, description="Longest utterance, s.")
+    max_gap_seconds: float = Field(
+        1.0, ge=0.1, le=60, description="Longest pause inside an utterance, s."
+    )
+    threshold: float = Field(0.5, gt=0, lt=1, description="Speech begins at this probability.")
+    neg_threshold: float = Field(
+        0.35, gt=0, lt=1, description="Speech ends below this probability."
+    )
+    min_silence_ms: int = Field(
+        100, ge=0, le=5000, description="Shortest pause that ends speech, ms."
+    )
+    min_speech_ms: int = Field(200, ge=0, le=5000, description="Shorter bursts are not speech, ms.")
+    speech_pad_ms: int = Field(
+        100, ge=0, le=1000, description="Audio kept on each side of an utterance, ms."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.neg_threshold > self.threshold:
+            raise ValueError("neg_threshold must not be above threshold")
+        if 2 * self.min_seconds + self.speech_pad_ms / 250 > self.max_seconds:
+            raise ValueError("max_seconds must be more than twice min_seconds, else nothing fits")
+        return self
+
+    def hysteresis(self, threshold: float | None = None) -> Hysteresis:
+        """A new detector of speech regions with these thresholds, or with `threshold` and half of
+        it to end speech."""
+        pause_windows = -(-self.min_silence_ms * RATE // (1000 * WINDOW))
+        if threshold is None:
+            return Hysteresis(self.threshold, self.neg_threshold, pause_windows)
+        return Hysteresis(threshold, threshold / 2, pause_windows)
+
+
 # The voice detector needs evidence before it is sure, so its start is often the second syllable
-# or even the second word. Speech, however, stands out in level above the noise of the pause. All
-# levels are relative: the noise is measured anew beside each edge. Windows are 32 ms.
+# or even the second word. Speech, however, stands out in level above the noise of the pause,
+# which is measured anew beside each edge.
 
-ONE_SECOND = RATE / WINDOW  # windows
-MAX_SHIFT = round(1.44 * ONE_SECOND)  # windows that an edge may move
-BEYOND = round(2 * ONE_SECOND)  # further windows that serve to measure the pause's noise
+SECOND = RATE / WINDOW  # windows
+MAX_SHIFT = round(1.44 * SECOND)  # windows that an edge may move
+BEYOND = round(2 * SECOND)  # further windows that serve to measure the pause's noise
 CONTEXT = MAX_SHIFT + BEYOND
-MIN_PAUSE = round(
-    0.256 * ONE_SECOND
-)  # windows below the threshold that stop an edge; over a plosive
+MIN_PAUSE = round(0.256 * SECOND)  # windows below the threshold that stop an edge; over a plosive
 ABOVE_NOISE_DB = 4.0  # steady noise strays less than this from its mean over 32 ms
 BELOW_SPEECH_DB = 35.0  # sound further below the speech is not part of it
 # Quantiles of the pause's levels taken as its noise. The first is used unless the edge would then
 # run on without end, so that the noise itself must vary more; then the next one is tried.
 NOISE_QUANTILES = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
-SHORT = round(ONE_SECOND)  # windows of a pause that may consist of speech alone
+SHORT = round(SECOND)  # windows of a pause that may consist of speech alone
 SHORT_BELOW_SPEECH_DB = 10.0  # in so short a pause, sound within this of the speech is speech
 LOWEST_DB = -100.0  # level of digital silence
 
@@ -102,7 +145,6 @@ def _threshold(pause: Float64s, noise: float, speech: float) -> float:
     return min(threshold, speech - SHORT_BELOW_SPEECH_DB) if len(pause) <= SHORT else threshold
 
 
-SECOND = RATE / WINDOW  # windows
 LEVEL_WINDOWS = round(SECOND)  # windows next to an edge that give the level of its speech
 
 # Second opinion, all but the first three in windows.
@@ -149,7 +191,7 @@ class SpeechDetector:
 
     @property
     def open_until(self) -> int:
-        return self._at if self._hysteresis.pause is None else self._hysteresis.pause
+        return self._hysteresis.until
 
     @property
     def earliest_pending(self) -> int:
@@ -190,8 +232,7 @@ class SpeechDetector:
 
     def finish(self) -> None:
         """Finalise all regions: no window follows."""
-        region = self._hysteresis.finish()
-        if region is not None:
+        for region in self._hysteresis.finish():
             self._close(*region)
         self._second_opinion(self._at)
         self._finalise(self._at)
@@ -222,24 +263,22 @@ class SpeechDetector:
             return
         first = max(start - LEAD_IN, self._first)
         samples = np.stack(self._windows[first - self._first : until - self._first])
-        fresh = _silero.fresh_probabilities(samples).tolist()
+        fresh = _silero.fresh_probabilities(samples)
         regions = self._found(fresh, self._settings.hysteresis(), first, until)
         if not regions and self._goes_on(start, end):
-            carried = self._probabilities[start - self._first : until - self._first]
+            carried = np.array(self._probabilities[start - self._first : until - self._first])
             regions = self._found(carried, self._settings.hysteresis(DOUBT), start, until)
         for begin, stop in regions:
             self._finalise(begin, followed=True)
             self._close(begin, stop)
 
     def _found(
-        self, probabilities: list[float], hysteresis: Hysteresis, first: int, until: int
+        self, probabilities: Float32s, hysteresis: Hysteresis, first: int, until: int
     ) -> list[tuple[int, int]]:
         """Regions in a pause by the probabilities of the windows from `first` to `until`."""
-        ranges = [*map(hysteresis.push, probabilities), hysteresis.finish()]
         regions = [
-            (max(region[0] + first, self._pause_start), min(region[1] + first, until))
-            for region in ranges
-            if region is not None
+            (max(begin + first, self._pause_start), min(stop + first, until))
+            for begin, stop in (*hysteresis.regions(probabilities), *hysteresis.finish())
         ]
         return [(begin, stop) for begin, stop in regions if stop - begin >= MIN_FOUND]
 
@@ -255,9 +294,7 @@ class SpeechDetector:
     def _close(self, start: int, end: int) -> None:
         """A region ended at `end`, before that edge is moved."""
         first = self.open_start if self.open_start is not None else self._moved_start(start, end)
-        self.open_start = None
-        self._last = (first, end)
-        self._pause_start = end
+        self.open_start, self._last, self._pause_start = None, (first, end), end
 
     def _moved_start(self, start: int, known_until: int) -> int:
         """The start moved outwards; speech up to `known_until` gives its level."""

@@ -28,7 +28,7 @@ from ..audio.channels import Heard
 from ..base.arrays import Float32s, Float64s
 from ..recording import Segment
 from ..settings import StageSettings
-from ..speech.mono_stream import MonoStream
+from ..speech.silero import MonoStream
 from . import Segmenter, Span
 
 VERSION = 2

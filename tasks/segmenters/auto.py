@@ -11,7 +11,7 @@ from ..recording import Segment
 from ..recording.turns import Voices
 from . import Segmenter, Span, vad
 from . import given as given_segmenter
-from ._speech_settings import SpeechSettings
+from ._detector import SpeechSettings
 
 VERSION = 5
 LISTENS = True

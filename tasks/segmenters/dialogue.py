@@ -19,10 +19,8 @@ from itertools import pairwise
 from math import inf, log
 from typing import NamedTuple, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
-from ..audio.channels import Heard
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
 from ..recording.turns import Range, Voices, merged
@@ -222,7 +220,7 @@ class Dialogue:
     def __init__(self, settings: Settings, rate: int, voices: Voices) -> None:
         self._rate = rate
         self._kept, self._least = round(KEPT_S * rate), round(settings.min_pause_seconds * rate)
-        self._ear, self._model = Heard(np.float32), Probabilities(rate)
+        self._model = Probabilities(rate)
         wanted = settings.min_seconds, settings.target_seconds, settings.max_seconds
         shortest, target, longest = (round(seconds * rate) for seconds in wanted)
         self._cuts = WindowCuts(Lengths(shortest, target, longest, rate))
@@ -235,11 +233,10 @@ class Dialogue:
 
     def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
-        self._hear(self._model.push(self._ear.push(block)[:, None]))
+        self._hear(self._model.push(block))
         return self._take()
 
     def finish(self) -> list[Span]:
-        self._hear(self._model.push(self._ear.finish()[:, None]))
         self._hear(self._model.finish())
         while self._gaps:
             self._end_gap(self._count)

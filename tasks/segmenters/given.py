@@ -15,17 +15,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-import numpy as np
 from pydantic import Field
 
-from ..audio.channels import Heard
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment, TimedWord, part_texts
 from ..settings import StageSettings
 from ..speech.silero import SHA256, WINDOW, Probabilities
 from . import KnownSpans, Span, _sentences
-from ._detector import SpeechDetector, levels
-from ._speech_settings import SpeechSettings
+from ._detector import SpeechDetector, SpeechSettings, levels
 
 VERSION = 2
 LISTENS = True
@@ -191,15 +188,14 @@ class Pauses:
 
     def __init__(self, rate: int) -> None:
         self.until = 0.0
-        self._ear, self._model = Heard(np.float32), Probabilities(rate)
+        self._model = Probabilities(rate)
         self._detector = SpeechDetector(SpeechSettings(min_silence_ms=LEAST_MS))
         self._begin, self._end = [0.0], list[float]()  # of each pause; the last may be open
 
     def push(self, block: Float32s) -> None:
-        self._advance(self._model.push(self._ear.push(block)[:, None]))
+        self._advance(self._model.push(block))
 
     def finish(self, seconds: float) -> None:
-        self._advance(self._model.push(self._ear.finish()[:, None]))
         self._advance(self._model.finish())
         self._detector.finish()
         self._take()

@@ -4,7 +4,7 @@
 pause for longer than `max_seconds` is cut at its longest dip, or where speech is least certain.
 One pass; memory for about `max_seconds` + 20 s, whatever the length of the recording.
 
-With `merge: emilia`, the rules of Emilia-Pipe apply instead (`_emilia/`).
+With `merge: emilia`, the rules of Emilia-Pipe apply instead (`_emilia.py`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..audio.channels import Heard
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
 from ..recording.turns import Voices
 from ..speech.silero import SHA256, WINDOW, Probabilities
 from . import Kind, Segmenter, Span
 from ._at_turns import AtTurns, stretches
-from ._detector import SpeechDetector, levels
-from ._emilia.one_pass import EmiliaSegmenter
-from ._speech_settings import SpeechSettings
+from ._detector import SpeechDetector, SpeechSettings, levels
+from ._emilia import EmiliaSegmenter
 
 VERSION = 4
 LISTENS = True
@@ -67,7 +65,6 @@ class Vad:
 
     def __init__(self, settings: SpeechSettings, rate: int) -> None:
         self._settings, self._rate = settings, rate
-        self._ear = Heard(np.float32)
         self._model = Probabilities(rate)
         self._detector = SpeechDetector(settings)
         self._pad = settings.speech_pad_ms * RATE // 1000  # samples at 16 kHz
@@ -87,14 +84,13 @@ class Vad:
 
     def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
-        self._hear(self._ear.push(block))
+        self._advance(self._model.push(block))
         keep = self._earliest()
         del self._probs[: keep - self._first]
         self._first = keep
         return self._take()
 
     def finish(self) -> list[Span]:
-        self._hear(self._ear.finish())
         self._advance(self._model.finish())
         self._detector.finish()
         self._build()
@@ -112,12 +108,7 @@ class Vad:
         start = self._builder.pending_start
         return self._detector.earliest_pending if start is None else start
 
-    def _hear(self, mono: Float32s) -> None:
-        self._advance(self._model.push(mono[:, None]))
-
     def _advance(self, probs: Float32s) -> None:
-        if not len(probs):
-            return
         windows = self._model.windows
         for value, level, samples in zip(
             probs.tolist(), levels(windows).tolist(), windows, strict=True

@@ -15,8 +15,7 @@ import numpy as np
 
 from ..audio.types import Sides
 from ..base.arrays import RATE, Bools, Float32s, Float64s
-from .mono_stream import MonoStream
-from .silero import WINDOW, fresh_probabilities
+from .silero import WINDOW, MonoStream, fresh_probabilities
 
 MOST_CHANNELS = 8
 LOOKED = 1800.0  # s of a recording that are analysed

@@ -23,7 +23,7 @@ from uttermill.tasks.audio import open_stream
 from uttermill.tasks.audio.channels import mean
 from uttermill.tasks.base.arrays import RATE
 from uttermill.tasks.recording import Locator
-from uttermill.tasks.speech.mono_stream import MonoStream
+from uttermill.tasks.speech.silero import MonoStream
 
 Floats = NDArray[np.float32]
 FRAME = 160  # samples of a frame of truth: 10 ms

@@ -19,7 +19,7 @@ from uttermill.tasks.base import arrays
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.models import model_files, onnx_session
 from uttermill.tasks.recording import Segment, TimedWord, part_texts
-from uttermill.tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
+from uttermill.tasks.segmenters import Segmenter, Span, _emilia, applio, auto, vad, whole
 from uttermill.tasks.segmenters import given as given_segmenter
 from uttermill.tasks.speech import silero as _silero
 
@@ -59,20 +59,25 @@ class Scripted:
     """
 
     def __init__(self, rate: int) -> None:
+        self.ear = Heard(np.float32)
         self.step = _silero.WINDOW * rate // arrays.RATE
         self.rest = np.empty(0, np.float32)
         self.windows = np.empty((0, _silero.WINDOW), np.float32)
 
     def push(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
-        self.rest = np.r_[self.rest, block[:, 0]]
+        return self.run(self.ear.push(block))
+
+    def run(self, mono: NDArray[np.float32]) -> NDArray[np.float32]:
+        self.rest = np.r_[self.rest, mono]
         cut = len(self.rest) - len(self.rest) % self.step
         out, self.rest = self.rest[: cut : self.step], self.rest[cut:]
         self.windows = self.loud(out)
         return out
 
     def finish(self) -> NDArray[np.float32]:
-        self.windows = self.loud(self.rest[:1])
-        return self.rest[:1]
+        out = np.r_[self.run(self.ear.finish()), self.rest[:1]]
+        self.windows = self.loud(out)
+        return out
 
     @staticmethod
     def loud(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -349,7 +354,7 @@ def test_speech_in_channels_that_cancel_each_other_is_no_silence() -> None:
 def test_half_of_a_recording_may_cancel(merge: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vad, "Probabilities", Scripted)
     monkeypatch.setattr(given_segmenter, "Probabilities", Scripted)
-    monkeypatch.setattr(_silero, "Probabilities", Scripted)
+    monkeypatch.setattr(_emilia, "Probabilities", Scripted)
     mono = speech((5, 0.05), (10, 1.0), (6, 0.05), (10, 1.0), (5, 0.05))
     other = mono.copy()
     other[len(mono) // 2 :] *= -1

@@ -1,1 +1,0 @@
-"""Cuts speech as Emilia-Pipe does, for `vad` with its rules."""

@@ -183,13 +183,13 @@ def quick_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     DNSMOS, which takes a second for both clips of a recording."""
     import numpy as np
 
-    from uttermill.tasks.filters._dnsmos import scores
+    from uttermill.tasks.filters import _dnsmos
 
     def windows(blocks: Iterable[Any], *_: Any, **__: Any) -> Iterator[Any]:
         level = float(np.sqrt(np.mean(np.square(np.concatenate(list(blocks))))))
         yield np.full((1, 3), 1 + 3 * min(1.0, level), np.float32)
 
-    monkeypatch.setattr(scores, "windows", windows)
+    monkeypatch.setattr(_dnsmos, "windows", windows)
 
 
 @pytest.fixture(scope="session")

@@ -12,20 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..base.arrays import RATE, Bools, Float32s, Float64s, Int64s, UInt8s
-from ..models import model_files, registry
-from ..models.onnx_session import session
+from ..models import onnx_session, registry
 from ..speech import embedding
 from ..speech.embedding import BINS, FBANK, fbank
-
-if TYPE_CHECKING:
-    import onnxruntime
-
 
 WINDOW = 160_000  # samples
 FRAMES, LOCAL = 589, 3  # of a window: frames, and speakers
@@ -79,18 +72,6 @@ class Window:
         return bits.reshape(FRAMES, LOCAL).astype(np.bool_)
 
 
-def check(asked_by: str, folder: str | None) -> None:
-    """Raises ConfigError, with the command to fetch it, if the model is missing or a different
-    one."""
-    model_files.located(registry.SEGMENTATION, asked_by, folder)
-
-
-@lru_cache(maxsize=2)
-def _session(folder: str | None) -> onnxruntime.InferenceSession:
-    path = model_files.located(registry.SEGMENTATION, "segmentation of speakers", folder)
-    return session(str(path), arena=False)
-
-
 def samples_of(hop_seconds: float) -> int:
     """The hop in samples: a whole number of frames of log mel energies."""
     return round(hop_seconds * RATE / FBANK.hop) * FBANK.hop
@@ -103,7 +84,8 @@ class Windows:
     def __init__(self, folder: str | None, hop: int) -> None:
         self._folder, self._hop = folder, hop
         self._beside = round(FRAMES * (WINDOW - hop) / 2 / WINDOW)  # frames on each side of a zone
-        _session(folder)  # fail before the first block if the model is missing
+        asked_by = "segmentation of speakers"
+        self._session = onnx_session.known(registry.SEGMENTATION, asked_by, folder, arena=False)
         self._held: list[Float32s] = []
         self._count = 0  # samples held, from the start of window `_next` on
         self._next = 0
@@ -130,7 +112,7 @@ class Windows:
         length = (count - 1) * hop + WINDOW
         padded = np.pad(samples, (0, length - len(samples)))
         stack = np.stack([padded[i * hop : i * hop + WINDOW] for i in range(count)])
-        scores = _session(self._folder).run(None, {"x": stack[:, None]})[0]
+        scores = self._session.run(None, {"x": stack[:, None]})[0]
         active: Bools = SETS[_likeliest(scores)]  # [count, 589, 3]
         both = np.rint(255 * np.exp(scores[..., 4:]).sum(-1).clip(0, 1)).astype(np.uint8)
         features = fbank(padded) if active.any() else np.empty((0, BINS), np.float32)

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from ..audio.channels import Heard
 from ..base.arrays import RATE, Float32s, Float64s
-from ..models import registry
+from ..models import model_files, registry
 from ..recording import Segment
 from ..settings import Threshold, Transient
 from ..speech import embedding
@@ -99,7 +99,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 def check_weights(settings: Settings) -> None:
     """Raises ConfigError if a model is missing or a different one."""
-    _windows.check(ASKED_BY, settings.path)
+    model_files.located(registry.SEGMENTATION, ASKED_BY, settings.path)
     embedding.check(ASKED_BY, settings.path)
 
 

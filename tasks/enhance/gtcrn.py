@@ -8,10 +8,6 @@ below it.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import numpy as np
 import scipy.fft
 
@@ -19,9 +15,6 @@ from ..base.arrays import Float32s
 from ..models import model_files, onnx_session, registry
 from ..settings import Transient
 from . import Enhancer, EnhancerSettings
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 VERSION = 2
 RATE = 16_000
@@ -53,16 +46,11 @@ def check_weights(settings: Settings) -> None:
     model_files.located(registry.GTCRN, ASKED_BY, settings.path)
 
 
-@lru_cache(maxsize=2)
-def _session(path: Path) -> onnxruntime.InferenceSession:
-    return onnx_session.session(path.read_bytes())
-
-
 class Stream:
     """One utterance; frame j is centred at sample 256 j."""
 
-    def __init__(self, path: Path) -> None:
-        self._model = _session(path)
+    def __init__(self, folder: str | None) -> None:
+        self._model = onnx_session.known(registry.GTCRN, ASKED_BY, folder)
         given = {entry.name: entry.shape for entry in self._model.get_inputs() if entry.name != "x"}
         self._states = {name: np.zeros(shape, np.float32) for name, shape in given.items()}
         self._held = np.zeros(HOP, np.float32)  # from the next frame on
@@ -109,4 +97,4 @@ class Stream:
 
 
 def start(settings: Settings) -> Enhancer:
-    return Stream(model_files.located(registry.GTCRN, ASKED_BY, settings.path))
+    return Stream(settings.path)

@@ -19,11 +19,18 @@ from ..audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
 from ..audio.blocks import regroup
 from ..audio.channels import Heard
 from ..base.arrays import RATE, Float32s, Float64s
+from ..models import registry
+from ..settings import StageSettings
 from ..speech.silero import MonoStream, Probabilities
 
 T = TypeVar("T")
 
 KEPT_SECONDS = 120.0
+
+
+def model_bytes(settings: StageSettings) -> int:
+    """Of filters that ask for `speech_probabilities`."""
+    return registry.SILERO.size
 
 
 def cached(clip: Clip, name: str, compute: Callable[[], T]) -> T:

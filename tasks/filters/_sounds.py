@@ -1,37 +1,38 @@
 """What the filters sounds and music hear with: the fetched detector, or an AudioSet model in a
 folder, a graph and its list of classes, as probabilities of groups.
 
-That graph takes windows of a mono signal at 16 kHz: samples, or YAMNet's patches (Plakal and Ellis
-2020, github.com/tensorflow/models, research/audioset/yamnet): magnitudes of frames of 25 ms every
-10 ms (Hann, FFT of 512), 64 triangles on the mel scale from 125 to 7500 Hz, ln(x + 0.001), 96
-frames. It returns a score for each class: probabilities, or logits. Both ends may be integers, with
-the scale and zero point of the graph's own first and last step.
+The detector is FireRedVAD's of speech, singing and music. It gives probabilities for frames of
+10 ms, here averaged over windows of 0.96 s every 0.48 s.
+
+The graph in a folder takes windows of a mono signal at 16 kHz: samples, or YAMNet's patches (Plakal
+and Ellis 2020, github.com/tensorflow/models, research/audioset/yamnet): magnitudes of frames of 25
+ms every 10 ms (Hann, FFT of 512), 64 triangles on the mel scale from 125 to 7500 Hz, ln(x + 0.001),
+96 frames. It returns a score for each class: probabilities, or logits. Both ends may be integers,
+with the scale and zero point of the graph's own first and last step.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise, repeat
-from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.fft
 
 from ..audio import Clip
+from ..audio.blocks import regroup
 from ..base.arrays import RATE, Float32s, Float64s
 from ..base.errors import ConfigError
 from ..models import model_files, onnx_graph, onnx_session, registry
 from ..settings import StageSettings, Transient
 from ..settings.base import WORDS
+from ..speech import fbank
+from ..speech.fbank import Fbank
 from . import _derived as derived
-from ._firered import Detector
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 ASKED_BY = "the filters sounds and music"
@@ -55,12 +56,18 @@ OTHER = "other"
 #: In no group, as they are not sounds themselves.
 PLACES = (("Silence", "Silence"), ("Inside, small room", "Echo"))
 
-FRAME, HOP, FFT = 400, 160, 512  # samples
-FRAMES, BINS = 96, 64  # of a patch
-LOW, HIGH = 125.0, 7500.0  # Hz
+YAMNET = Fbank(bins=64, low_hz=125.0, high_hz=7500.0)
+FRAME, HOP, BINS = YAMNET.frame, YAMNET.hop, YAMNET.bins
+FRAMES = 96  # of a patch
 OFFSET = 0.001
 WINDOW, STEP = (FRAMES - 1) * HOP + FRAME, FRAMES // 2 * HOP  # samples
 AT_ONCE = 8  # windows, or their patches' halves, that are held
+
+FIRERED = Fbank(whole=False, scale=32768.0)
+FIRERED_HOP = 48  # frames from a window to the next, half of a window
+FIRERED_CLASSES = ("speech", "singing", "music")  # of the graph
+SILENT = np.log(np.float32(fbank.FLOOR))  # energy of digital silence at any gain
+PIECE = round(derived.KEPT_SECONDS * RATE)  # samples that are heard at once
 
 
 class ModelFolder(StageSettings):
@@ -127,11 +134,16 @@ class Tagger:
         graph, names = files(model)
         #: The places of each group's classes.
         self.groups, self._classes = grouped(names)
-        self._session = _session(graph)
+        try:
+            self._session = onnx_session.session(str(graph))  # by its path: weights may lie beside
+        except onnx_session.errors() as error:
+            raise ConfigError(f"{ASKED_BY}: {graph} cannot be loaded: {error}") from error
         given, *more = self._session.get_inputs()
         shape = [size if isinstance(size, int) else 1 for size in given.shape]
         self._patches = [size for size in shape if size != 1] == [FRAMES, BINS]
-        if more or not (self._patches or (shape and len(shape) < 3 and prod(shape) == shape[-1])):
+        if more or not (
+            self._patches or (shape and len(shape) < 3 and math.prod(shape) == shape[-1])
+        ):
             raise ConfigError(
                 f"{ASKED_BY}: {graph.name} takes {[one.shape for one in (given, *more)]}, neither "
                 f"samples at 16 kHz nor patches of {FRAMES} frames with {BINS} bands"
@@ -150,10 +162,19 @@ class Tagger:
         self._input, self._output = given.name, fitting[0].name
         self._steps: tuple[onnx_graph.Steps, onnx_graph.Steps] | None = None
         if {"tensor(float)"} != {given.type, fitting[0].type}:
-            self._steps = _integers(graph, given, fitting[0])
+            model = graph.read_bytes()
+            before, after = (onnx_graph.steps(model, end.name) for end in (given, fitting[0]))
+            if before is None or after is None:
+                raise ConfigError(
+                    f"{ASKED_BY}: {graph.name} takes {given.type} and gives {fitting[0].type}, and "
+                    "does not say what these stand for: export it with float32 at both ends"
+                )
+            self._steps = before, after
         self._sigmoid = False
+        # Noise and silence: a graph whose scores for these leave 0 to 1 returns logits.
+        noise = np.random.default_rng(0).normal(0, 0.1, self.window).astype(np.float32)
         try:
-            probed = [self.classes(Clip.from_samples(probe, RATE)) for probe in self._probes()]
+            probed = [self.classes(Clip.from_samples(probe, RATE)) for probe in (noise, 0 * noise)]
         except onnx_session.errors() as error:
             raise ConfigError(f"{ASKED_BY}: {graph} does not run: {error}") from error
         self._sigmoid = any(values.min() < 0 or values.max() > 1 for values in probed)
@@ -214,11 +235,6 @@ class Tagger:
         values: Float64s = np.asarray(output, np.float64).reshape(-1, self._classes).mean(axis=0)
         return (1 + np.tanh(values / 2)) / 2 if self._sigmoid else values
 
-    def _probes(self) -> tuple[Float32s, Float32s]:
-        """Noise and silence: a graph whose scores for these leave 0 to 1 returns logits."""
-        noise = np.random.default_rng(0).normal(0, 0.1, self.window)
-        return noise.astype(np.float32), np.zeros(self.window, np.float32)
-
 
 def files(model: str) -> tuple[Path, Path]:
     """The graph in the folder `model`, and its list of classes. ConfigError if one is missing."""
@@ -273,45 +289,52 @@ def bands(blocks: Iterable[Float32s]) -> Iterator[Float32s]:
     [frames x 64]; YAMNet's patches are their logarithms."""
     hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
     for frames in derived.frames(blocks, FRAME, HOP, repeat(AT_ONCE * FRAMES // 2)):
-        spectra = scipy.fft.rfft(frames * hann, FFT, axis=1)
+        spectra = scipy.fft.rfft(frames * hann, YAMNET.fft, axis=1)
         parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
         with np.errstate(invalid="ignore", over="ignore"):
             magnitudes = np.sqrt(np.einsum("nfp,nfp->nf", parts, parts))  # faster than abs
-            yield (magnitudes @ _triangles()).ravel()
+            yield (magnitudes @ fbank.triangles(YAMNET)).ravel()
 
 
-@lru_cache(maxsize=1)
-def _triangles() -> Float32s:
-    """Weights [FFT / 2 + 1, BINS] of the magnitudes; 0 Hz has none."""
-    bins = _mel(np.arange(FFT // 2 + 1) * RATE / FFT)[:, None]
-    edges = np.linspace(_mel(np.float64(LOW)), _mel(np.float64(HIGH)), BINS + 2)
-    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
-    sides = np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre))
-    weights: Float32s = np.maximum(sides, 0).astype(np.float32)
-    return weights
+class Detector:
+    """The fetched model, with what `Tagger` has."""
+
+    window, step = 2 * FIRERED_HOP * FIRERED.hop, FIRERED_HOP * FIRERED.hop
+
+    def __init__(self) -> None:
+        ordered = ("speech", "music", "singing")  # as in `GROUPS`
+        self.groups = {group: [FIRERED_CLASSES.index(group)] for group in ordered}
+        path = model_files.located(registry.FIRERED, "the filter sounds or music")
+        self._session = onnx_session.session(str(path))
+
+    def classes(self, clip: Clip, gain: float = 1.0) -> Float64s:
+        parts = [self._probabilities(energies, gain) for energies in _energies(clip)]
+        frames = np.concatenate([np.zeros((0, len(FIRERED_CLASSES))), *parts])
+        starts = range(0, max(len(frames) - FIRERED_HOP, min(len(frames), 1)), FIRERED_HOP)
+        means = [frames[start : start + 2 * FIRERED_HOP].mean(axis=0) for start in starts]
+        return np.reshape(means, (-1, len(FIRERED_CLASSES)))
+
+    def _probabilities(self, energies: Float32s, gain: float) -> Float64s:
+        """[frames, classes]; NaN unless all energies are finite."""
+        if not (len(energies) and np.isfinite(energies).all()):
+            return np.full((len(energies), len(FIRERED_CLASSES)), np.nan)
+        louder = energies + np.float32(2 * math.log(gain))
+        given = np.where(energies > SILENT, louder, energies)
+        [[probabilities]] = self._session.run(None, {"x": given[None]})
+        return np.asarray(probabilities, np.float64)
 
 
-def _mel(hz: Any) -> Any:
-    return 1127.0 * np.log(1 + hz / 700.0)
+def _energies(clip: Clip) -> Iterable[Float32s]:
+    """A clip's log mel energies [frames, 80], piece by piece; computed once for a short clip."""
 
+    def compute() -> Iterator[Float32s]:
+        for piece in regroup(derived.blocks_16k(clip), PIECE):
+            with np.errstate(invalid="ignore", over="ignore"):
+                yield FIRERED.log_energies(piece)
 
-def _session(graph: Path) -> onnxruntime.InferenceSession:
-    try:
-        return onnx_session.session(str(graph))  # by its path: weights may lie beside it
-    except onnx_session.errors() as error:
-        raise ConfigError(f"{ASKED_BY}: {graph} cannot be loaded: {error}") from error
-
-
-def _integers(graph: Path, given: Any, output: Any) -> tuple[onnx_graph.Steps, onnx_graph.Steps]:
-    """How integers stand for numbers at a graph's two ends."""
-    model = graph.read_bytes()
-    before, after = onnx_graph.steps(model, given.name), onnx_graph.steps(model, output.name)
-    if before is None or after is None:
-        raise ConfigError(
-            f"{ASKED_BY}: {graph.name} takes {given.type} and gives {output.type}, and does not "
-            "say what these stand for: export it with float32 at both ends"
-        )
-    return before, after
+    if clip.seconds > derived.KEPT_SECONDS:
+        return compute()
+    return derived.cached(clip, "energies of sounds", lambda: [*compute()])
 
 
 @lru_cache(maxsize=2)

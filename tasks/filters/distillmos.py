@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.fft
@@ -30,9 +28,6 @@ from ..models.distillmos_graph import BINS, FRAMES
 from ..settings import StageSettings, Threshold
 from ._derived import blocks_16k
 
-if TYPE_CHECKING:
-    import onnxruntime
-
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
@@ -44,6 +39,7 @@ WINDOW = FRAMES * HOP  # samples: 7.68 s
 EDGE = (FRAME - HOP) // 2  # samples that a window is mirrored by at each end
 POWER = 0.3  # of the magnitudes
 PACKAGE_HOP = 1.0  # s
+ASKED_BY = "the filter distillmos"
 
 
 class Settings(StageSettings):
@@ -71,7 +67,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    _located()
+    model_files.located(registry.DISTILLMOS, ASKED_BY)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
@@ -81,7 +77,8 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     for window in windows(blocks_16k(clip), clip.seconds, hop, repeated=not exact):
         if not np.isfinite(window).all():
             return {"distillmos": None}
-        [score] = _session().run(["y"], {"x": spectrum(window)[None]})
+        session = onnx_session.known(registry.DISTILLMOS, ASKED_BY)
+        [score] = session.run(["y"], {"x": spectrum(window)[None]})
         scores.append(float(score[0]))
     return {"distillmos": float(np.mean(scores)) if scores else None}
 
@@ -115,12 +112,3 @@ def spectrum(window: Float32s) -> Float32s:
     spectra *= np.maximum(np.abs(spectra), 1e-12) ** (POWER - 1)
     parts = spectra.view(np.float32).reshape(FRAMES, BINS, 2)
     return np.ascontiguousarray(parts.transpose(2, 1, 0), np.float32)
-
-
-@lru_cache(maxsize=1)
-def _session() -> onnxruntime.InferenceSession:
-    return onnx_session.session(_located().read_bytes())
-
-
-def _located() -> Path:
-    return model_files.located(registry.DISTILLMOS, "the filter distillmos")

@@ -30,8 +30,8 @@ from ..base.arrays import RATE, Float32s
 from ..models import registry
 from ..plugins.rules import Limit, Rule
 from ..settings import StageSettings, Threshold, Transient
+from . import _dnsmos
 from ._derived import KEPT_SECONDS, blocks_16k, mono_16k
-from ._dnsmos import networks, scores
 
 VERSION = 2  # 2: windows share more, so last digits differ
 COSTLY = True
@@ -56,7 +56,7 @@ class Settings(StageSettings):
     compat: Literal["emilia"] | None = Field(
         None, description="emilia: skip the windows that the reference implementation loses."
     )
-    precision: networks.Precision = Field(
+    precision: _dnsmos.Precision = Field(
         "float32",
         description="int8: the heaviest layers in integers, for half the CPU time; OVRL is then "
         "0.01 off in the mean. On CPUs only.",
@@ -91,8 +91,8 @@ def gpu_fault(settings: Settings) -> str | None:
 
 def identity(settings: Settings) -> str:
     """sha256 of the model. ConfigError if it is missing or a different model."""
-    networks.weights()
-    return networks.SHA256
+    _dnsmos.weights()
+    return _dnsmos.SHA256
 
 
 def known_models(settings: Settings) -> tuple[registry.Model, ...]:
@@ -101,11 +101,10 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     keep = _kept_by_reference if settings.compat == "emilia" else None
-    group = scores.GROUPS[settings.device]
+    group = _dnsmos.GROUPS[settings.device]
+    how = settings.device, settings.precision
     try:
-        windows = list(
-            scores.windows(_signal(clip), keep, group, settings.device, settings.precision)
-        )
+        windows = [*_dnsmos.windows(_signal(clip), keep, group, *how)]
     except _NotFiniteError:
         windows = []
     if not windows:
@@ -125,7 +124,7 @@ def _signal(clip: Clip) -> Iterator[Float32s]:
         yield from map(_limited, blocks_16k(clip))
         return
     samples = _limited(mono_16k(clip))
-    while 0 < len(samples) < scores.WINDOW:
+    while 0 < len(samples) < _dnsmos.WINDOW:
         samples = np.concatenate([samples, samples])
     yield samples
 
@@ -137,8 +136,7 @@ def _limited(samples: Float32s) -> Float32s:
 
 
 def _kept_by_reference(window: int) -> bool:
-    start = window * RATE
-    return int((window + 9.01) * RATE) - start >= scores.WINDOW
+    return int((window + 9.01) * RATE) - window * RATE >= _dnsmos.WINDOW
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

@@ -1,7 +1,7 @@
 """The same recording twice: the same samples, or the same sound in another encoding.
 
 A filter over the whole corpus. Workers take a fingerprint of each clip; the package stage compares
-those of all sources and of earlier runs (`_duplicates/`). The threshold settings apply there, so
+those of all sources and of earlier runs (`_copies.py`). The threshold settings apply there, so
 changing them recomputes nothing else.
 
 Measured on 61 real clips of 0.5 to 120 s and 30 encodings and changes of each: copies have at most
@@ -28,11 +28,11 @@ from ..base.json_types import JsonObject
 from ..plugins.contracts.corpuswide import Rows
 from ..plugins.rules import Rejection
 from ..settings import StageSettings, Threshold
-from ._duplicates import fingerprinting
-from ._duplicates.fingerprinting import Thresholds
+from . import _fingerprints
+from ._fingerprints import StoredFingerprints, Thresholds
 
 if TYPE_CHECKING:
-    from ._duplicates.search import Copies
+    from ._copies import Copies
 
 VERSION = 1
 COLUMNS: dict[str, tuple[str, str]] = {}
@@ -97,7 +97,7 @@ class Settings(StageSettings):
 
 def fingerprint(clip: Clip, settings: Settings) -> bytes:
     """28 bytes, 100 per second, and up to 144 more; for silence, only 28 with the digest."""
-    return fingerprinting.fingerprint(clip, settings.seconds)
+    return _fingerprints.fingerprint(clip, settings.seconds)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
@@ -111,10 +111,7 @@ def reject(
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
     if not settings.drop:
         return [], {}
-    from ._duplicates.fingerprinting import StoredFingerprints
-    from ._duplicates.search import (
-        find_copies,  # SciPy, for the package stage only
-    )
+    from ._copies import find_copies  # SciPy, for the package stage only
 
     with StoredFingerprints() as prints:
         kept, published, rank = (np.zeros(len(rows), kind) for kind in (bool, bool, np.float64))
@@ -151,8 +148,7 @@ class Met(NamedTuple):
 
 def met(prints: pa.ChunkedArray, rows: Rows, settings: Settings) -> Iterator[Met]:
     """The kept rows that are copies of known sounds, by their fingerprints."""
-    from ._duplicates.fingerprinting import StoredFingerprints
-    from ._duplicates.search import find_copies
+    from ._copies import find_copies
 
     items = len(prints)
     with StoredFingerprints() as stored:

@@ -16,20 +16,14 @@ the voice where it is the louder one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..audio import Clip
-from ..base.arrays import Float32s, Float64s
+from ..base.arrays import Bools, Float32s, Float64s
 from ..models import model_files, onnx_session, registry
 from ..settings import StageSettings, Threshold
 from ._derived import blocks_16k
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession"}
@@ -52,6 +46,7 @@ LOWEST, HIGHEST = 50.0, 800.0  # Hz; children reach 600, and shouts 800
 VOICED = 0.5
 QUIETEST = 1e-3  # largest sample of a frame
 LEAST_FRAMES = 13  # 0.2 s
+ASKED_BY = "the filter pitch"
 
 
 class Settings(StageSettings):
@@ -74,7 +69,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    _located()
+    model_files.located(registry.SWIFT_F0, ASKED_BY)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
@@ -114,20 +109,12 @@ def _windows(blocks: Iterable[Float32s]) -> Iterator[tuple[Float32s, int, int]]:
         yield samples, before, frames
 
 
-def _frames(samples: Float32s) -> tuple[Float64s, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _frames(samples: Float32s) -> tuple[Float64s, Bools]:
     """(fundamental frequency in Hz [frames], whether each frame is voiced [frames])."""
-    band = {"fmin": np.float32(LOWEST), "fmax": np.float32(HIGHEST)}
-    inputs = {"audio": samples[None], **{name: np.asarray(v) for name, v in band.items()}}
-    pitch, confidence = (values[0] for values in _session().run(["pitch", "confidence"], inputs))
+    band = {"fmin": np.array(LOWEST, np.float32), "fmax": np.array(HIGHEST, np.float32)}
+    inputs = {"audio": samples[None], **band}
+    session = onnx_session.known(registry.SWIFT_F0, ASKED_BY)
+    pitch, confidence = (values[0] for values in session.run(["pitch", "confidence"], inputs))
     count = len(samples) // HOP
     loud = np.abs(samples[: count * HOP]).reshape(count, HOP).max(axis=1) >= QUIETEST
     return pitch[:count], (confidence[:count] >= VOICED) & loud
-
-
-@lru_cache(maxsize=1)
-def _session() -> onnxruntime.InferenceSession:
-    return onnx_session.session(_located().read_bytes())
-
-
-def _located() -> Path:
-    return model_files.located(registry.SWIFT_F0, "the filter pitch")

@@ -25,9 +25,9 @@ from scipy import fft, signal
 
 from ..audio import Clip
 from ..base.arrays import RATE, Float32s, Float64s, Int64s
-from ..models import registry
 from ..settings import StageSettings, Threshold
 from . import _derived as derived
+from ._derived import model_bytes as model_bytes
 
 VERSION = 1
 COLUMNS = {
@@ -65,10 +65,6 @@ class Settings(StageSettings):
     max_c50: float | None = Threshold(None, "Highest C50 kept, dB.")
     min_rt60: float | None = Threshold(None, "Shortest RT60 kept, s.", ge=0)
     max_rt60: float | None = Threshold(None, "Longest RT60 kept, s; living rooms have 0.5.", ge=0)
-
-
-def model_bytes(settings: Settings) -> int:
-    return registry.SILERO.size
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

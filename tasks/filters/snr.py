@@ -27,9 +27,9 @@ import scipy.fft
 
 from ..audio import Clip
 from ..base.arrays import Float32s, Float64s
-from ..models import registry
 from ..settings import StageSettings, Threshold
 from . import _derived as derived
+from ._derived import model_bytes as model_bytes
 
 VERSION = 1
 COSTLY = True
@@ -53,10 +53,6 @@ class Settings(StageSettings):
 
     min: float | None = Threshold(None, "Smallest ratio kept, dB.")
     max: float | None = Threshold(None, "Largest ratio kept, dB.")
-
-
-def model_bytes(settings: Settings) -> int:
-    return registry.SILERO.size
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -21,9 +21,9 @@ from scipy import fft, signal
 
 from ..audio import Clip
 from ..base.arrays import RATE, Bools, Float32s, Float64s, Int64s
-from ..models import registry
 from ..settings import StageSettings, Threshold
 from . import _derived as derived
+from ._derived import model_bytes as model_bytes
 
 VERSION = 1
 COLUMNS = {"speech_rate": ("1/s", "syllables a second of speech, pauses left out")}
@@ -55,10 +55,6 @@ class Settings(StageSettings):
     max: float | None = Threshold(
         None, "Fastest kept, syllables a second; more than 8 is seldom a person's rate.", ge=0
     )
-
-
-def model_bytes(settings: Settings) -> int:
-    return registry.SILERO.size
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

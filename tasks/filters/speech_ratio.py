@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field
 
 from ..audio import Clip
-from ..models import registry
 from ..settings import StageSettings, Threshold
 from . import _derived as derived
+from ._derived import model_bytes as model_bytes
 
 VERSION = 1
 COLUMNS = {"speech_ratio": ("1", "share of the 32 ms windows that are speech")}
@@ -28,10 +28,6 @@ class Settings(StageSettings):
     )
     min: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
     max: float | None = Threshold(None, "Largest share kept.", ge=0, le=1)
-
-
-def model_bytes(settings: Settings) -> int:
-    return registry.SILERO.size
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

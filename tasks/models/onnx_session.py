@@ -3,8 +3,11 @@ equal bytes; errors are raised, not printed."""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+
+from . import model_files
+from .registry import Model
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -50,3 +53,12 @@ def session(
     chosen.enable_cpu_mem_arena = arena
     chosen.enable_mem_pattern = patterns
     return onnxruntime.InferenceSession(model, sess_options=chosen, providers=[PROVIDERS[device]])
+
+
+@lru_cache(maxsize=8)
+def known(
+    model: Model, asked_by: str, folder: str | None = None, *, arena: bool = True
+) -> onnxruntime.InferenceSession:
+    """The session of a known model of one graph, one per process; threads may share it. ConfigError
+    as by `model_files.located`."""
+    return session(str(model_files.located(model, asked_by, folder)), arena=arena)

@@ -1,11 +1,10 @@
 """Cuts the sentences of the recording's text where they are spoken: an audiobook with its book.
 
 A recogniser hears the whole recording first (`hears`); its words are matched with the text
-(`_aligned/by_words.py`), or the text with the scores of a CTC model (`_aligned/forced.py`), and
-each sentence that was said becomes an utterance with its own text. Speech
-that is not in the text is `unsegmented` (`not_in_text`), pauses are `non_speech`. A run of
-sentences missing from the audio becomes one utterance of no samples at that place, which is dropped
-as `not_in_audio`.
+(`_by_words.py`), or the text with the scores of a CTC model (`_forced.py`), and each sentence that
+was said becomes an utterance with its own text. Speech that is not in the text is `unsegmented`
+(`not_in_text`), pauses are `non_speech`. A run of sentences missing from the audio becomes one
+utterance of no samples at that place, which is dropped as `not_in_audio`.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from ..recording import Segment
 from ..settings import Plugin, StageSettings
 from ..settings.base import Shelf
 from ..shard_store import recipe
-from . import KnownSpans, Segmenter, Span
-from ._aligned import by_words, forced
+from . import KnownSpans, Segmenter, Span, _by_words, _forced
+from ._sentences import Sentence
 
 LISTENS = True
 VERSION = 5  # 5: pauses between sentences are `non_speech`
@@ -99,7 +98,7 @@ class Aligned(KnownSpans):
 
     def __init__(
         self,
-        sentences: Sequence[by_words.Sentence],
+        sentences: Sequence[Sentence],
         rate: int,
         reason: str,
         speech: Sequence[tuple[float, float]] | None = None,
@@ -159,5 +158,5 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
 
 
 def start_heard(settings: Settings, rate: int, text: str, heard: RecordingTranscript) -> Segmenter:
-    sentences = (forced if settings.engine == "ctc" else by_words).spoken(text, heard)
+    sentences = (_forced if settings.engine == "ctc" else _by_words).spoken(text, heard)
     return Aligned(sentences, rate, "not_in_text", heard.speech)

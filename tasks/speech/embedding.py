@@ -6,19 +6,11 @@ LibriSpeech: 5th and 99th percentile 0.70 and 0.48).
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ..base.arrays import Float32s
-from ..models import model_files, registry
-from ..models.onnx_session import session
+from ..models import model_files, onnx_session, registry
 from .fbank import Fbank
-
-if TYPE_CHECKING:
-    import onnxruntime
-
 
 SIZE = 192
 FBANK = Fbank()  # the input: 80 energies up to 8 kHz
@@ -32,14 +24,6 @@ def check(asked_by: str, folder: str | None) -> None:
     model_files.located(registry.CAMPPLUS, asked_by, folder)
 
 
-@lru_cache(maxsize=2)
-def _session(folder: str | None) -> onnxruntime.InferenceSession:
-    """One session per process; threads may share it."""
-    return session(
-        str(model_files.located(registry.CAMPPLUS, "an embedding of speakers", folder)), arena=False
-    )
-
-
 def fbank(samples: Float32s) -> Float32s:
     """Float32 [n] at 16 kHz to [frames, 80]; fewer than 400 samples give no frames."""
     return FBANK.log_energies(samples)
@@ -49,7 +33,9 @@ def embed(features: Float32s, folder: str | None = None) -> Float32s:
     """Log mel energies [frames, 80], at least 20 frames, to an embedding [192] of length 1."""
     centred = (features - features.mean(axis=0))[None].astype(np.float32)
     assert centred.shape[2] == BINS
-    vector: Float32s = _session(folder).run(None, {"x": centred})[0][0]
+    asked_by = "an embedding of speakers"
+    session = onnx_session.known(registry.CAMPPLUS, asked_by, folder, arena=False)
+    vector: Float32s = session.run(None, {"x": centred})[0][0]
     return unit(vector)
 
 

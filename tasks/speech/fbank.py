@@ -15,12 +15,11 @@ from ..base.arrays import RATE, Float32s, Float64s
 
 EMPHASIS = 0.97
 FLOOR = 1.1920929e-07  # least energy, so that silence has a logarithm
-LOW = 20.0  # Hz
 
 
 @dataclass(frozen=True, slots=True)
 class Fbank:
-    """Parameters of the energies: `bins` triangles from 20 Hz to `high_hz`, at `rate` Hz.
+    """Parameters of the energies: `bins` triangles from `low_hz` to `high_hz`, at `rate` Hz.
 
     `whole`: only frames that lie inside the signal; otherwise one for every 10 ms, with the signal
     mirrored at its ends (Kaldi's `snip_edges=false`). `scale`: factor for samples in ±1.
@@ -29,6 +28,7 @@ class Fbank:
     rate: int = RATE
     bins: int = 80
     high_hz: float = RATE / 2
+    low_hz: float = 20.0
     whole: bool = True
     scale: float = 1.0
 
@@ -72,7 +72,7 @@ class Fbank:
         spectra = scipy.fft.rfft(shaped, axis=1, overwrite_x=True)
         parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
         power = np.einsum("nfp,nfp->nf", parts, parts)  # half the time of abs and square
-        energies = power @ _triangles(self)
+        energies = power @ triangles(self)
         features: Float32s = np.log(np.maximum(energies, np.float32(FLOOR)))
         return features
 
@@ -95,9 +95,9 @@ def _window(size: int) -> Float32s:
 
 
 @lru_cache
-def _triangles(kind: Fbank) -> Float32s:
+def triangles(kind: Fbank) -> Float32s:
     """Weights [fft / 2 + 1, bins] of each FFT bin; 0 for the last bin, at half the rate."""
-    edges = np.linspace(_mel(np.array(LOW)), _mel(np.array(kind.high_hz)), kind.bins + 2)
+    edges = np.linspace(_mel(np.array(kind.low_hz)), _mel(np.array(kind.high_hz)), kind.bins + 2)
     bins = _mel(np.arange(kind.fft // 2 + 1) * kind.rate / kind.fft)[:, None]
     low, centre, high = edges[:-2], edges[1:-1], edges[2:]
     rising, falling = (bins - low) / (centre - low), (high - bins) / (high - centre)

@@ -20,10 +20,10 @@ from tests.helpers.fetched import CORPUS
 from uttermill.flows.demo.corpus import ENGLISH, Line, encode, speak
 from uttermill.tasks.audio import Clip, open_stream
 from uttermill.tasks.base.arrays import Int64s
+from uttermill.tasks.filters import _fingerprints as fingerprinting
 from uttermill.tasks.filters import duplicate
-from uttermill.tasks.filters._duplicates import fingerprinting
-from uttermill.tasks.filters._duplicates.fingerprinting import StoredFingerprints, Thresholds
-from uttermill.tasks.filters._duplicates.search import Copies, find_copies
+from uttermill.tasks.filters._copies import Copies, find_copies
+from uttermill.tasks.filters._fingerprints import StoredFingerprints, Thresholds
 from uttermill.tasks.recording import Locator
 
 Samples = NDArray[np.float32]

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from tests.filters.test_duplicates import found_among
 from tests.helpers import tiers
+from uttermill.tasks.filters import _duplicate_pairs as candidates
+from uttermill.tasks.filters import _fingerprints as fingerprinting
 from uttermill.tasks.filters import duplicate
-from uttermill.tasks.filters._duplicates import candidates, fingerprinting
-from uttermill.tasks.filters._duplicates.search import Copies
+from uttermill.tasks.filters._copies import Copies
 
 CLIPS = 600
 #: What was found when all fingerprints were in one process, by seed; clips of one length last.

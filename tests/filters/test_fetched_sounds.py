@@ -14,8 +14,8 @@ from tests.helpers.corpus_speech import read
 from tests.helpers.verdict_sounds import mixed
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.filters import _derived, _firered, _sounds, music, sounds
-from uttermill.tasks.models import firered_graph, registry
+from uttermill.tasks.filters import _derived, _sounds, music, sounds
+from uttermill.tasks.models import firered_graph, model_files, registry
 from uttermill.tasks.plugins import annotation_kinds
 
 RATE = 16_000
@@ -26,7 +26,12 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The model, with weights drawn from a seed, stands in for the fetched one."""
     graph = tmp_path / "made.onnx"
     graph.write_bytes(firered_graph.build(tiny_firered.bundle()))
-    monkeypatch.setattr(_firered, "path", lambda: graph)
+    located = model_files.located
+    monkeypatch.setattr(
+        model_files,
+        "located",
+        lambda model, *asked: graph if model is registry.FIRERED else located(model, *asked),
+    )
     _sounds.tagger.cache_clear()
     yield
     _sounds.tagger.cache_clear()
@@ -56,7 +61,7 @@ def test_windows_share_out_a_clip_of_any_length(seconds: float) -> None:
 @pytest.mark.usefixtures("made")
 def test_a_window_is_the_mean_of_its_frames() -> None:
     samples = noise(2)
-    [energies] = _firered._energies(Clip.from_samples(samples, RATE))
+    [energies] = _sounds._energies(Clip.from_samples(samples, RATE))
     frames = tiny_firered.plain(energies)
     means = [frames[first : first + 96].mean(axis=0) for first in (0, 48, 96)]
     means.append(frames[144:].mean(axis=0))

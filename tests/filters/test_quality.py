@@ -33,8 +33,7 @@ from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.filters import _derived as derived
-from uttermill.tasks.filters import dnsmos, nmf_snr, snr
-from uttermill.tasks.filters._dnsmos import networks, scores
+from uttermill.tasks.filters import _dnsmos, dnsmos, nmf_snr, snr
 from uttermill.tasks.models import model_files, onnx_graph
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.settings import Plugin
@@ -304,9 +303,9 @@ def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> N
 def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     samples = np.concatenate(voices)[: round(14.5 * RATE)]
-    whole = np.concatenate(list(scores.windows([samples])))
+    whole = np.concatenate(list(_dnsmos.windows([samples])))
     blocks = np.array_split(samples, 23)
-    cut_up = np.concatenate(list(scores.windows(blocks, group=2)))
+    cut_up = np.concatenate(list(_dnsmos.windows(blocks, group=2)))
     assert whole.shape == (5, 3)
     assert np.abs(cut_up - whole).max() < 1e-4
 
@@ -319,7 +318,7 @@ def test_channels_that_are_left_out_change_nothing(
     import onnxruntime
 
     pytest.importorskip("speechmos")
-    whole = networks.weights().read_bytes()
+    whole = _dnsmos.weights().read_bytes()
     second = 2 * RATE
     click = np.zeros(second, np.float32)
     click[RATE] = 1
@@ -328,21 +327,21 @@ def test_channels_that_are_left_out_change_nothing(
     signals = [*(voice[:second] for voice in voices[:4]), click, square, noise, 0 * click]
 
     def columns(model: bytes) -> list[Floats]:
-        part = onnx_graph.part(model, networks.FRAMES, networks.POOLED)
+        part = onnx_graph.part(model, _dnsmos.FRAMES, _dnsmos.POOLED)
         session = onnxruntime.InferenceSession(part, providers=["CPUExecutionProvider"])
         views = [np.lib.stride_tricks.sliding_window_view(x, 320)[::160] for x in signals]
         return [
-            session.run(None, {networks.FRAMES: np.ascontiguousarray(v[None])})[0] for v in views
+            session.run(None, {_dnsmos.FRAMES: np.ascontiguousarray(v[None])})[0] for v in views
         ]
 
     all_channels = columns(whole)
 
     def apart() -> float:
-        pairs = zip(all_channels, columns(networks.pruned(whole)), strict=True)
+        pairs = zip(all_channels, columns(_dnsmos.pruned(whole)), strict=True)
         return max(float(np.abs(one - other).max()) for one, other in pairs)
 
     assert apart() < 1e-5
-    monkeypatch.setattr(networks, "SILENT", (60,))
+    monkeypatch.setattr(_dnsmos, "SILENT", (60,))
     assert apart() > 0.01, "control: this channel fires"
 
 
@@ -367,15 +366,15 @@ def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
 def test_integers_of_dnsmos_saturate_on_no_cpu() -> None:
     """AVX2 without VNNI adds two products of a value and a weight in 16 bits."""
     pytest.importorskip("speechmos")
-    model = networks.pruned(networks.weights().read_bytes())
-    graph = onnx.load_from_string(networks.quantised(model)).graph
+    model = _dnsmos.pruned(_dnsmos.weights().read_bytes())
+    graph = onnx.load_from_string(_dnsmos.quantised(model)).graph
     kernels = [
         numpy_helper.to_array(tensor).astype(int)
         for tensor in graph.initializer
         if len(tensor.dims) == 4
     ]
     assert [kernel.shape for kernel in kernels] == [
-        (out, given, 3, 3) for _, out, given in networks.LAYERS
+        (out, given, 3, 3) for _, out, given in _dnsmos.LAYERS
     ]
     assert max(2 * 255 * int(np.abs(kernel).max()) for kernel in kernels) < 2**15
 
@@ -408,15 +407,15 @@ def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stub = Stub()
-    monkeypatch.setattr(networks, "parts", stub.parts)
+    monkeypatch.setattr(_dnsmos, "parts", stub.parts)
     minute = np.zeros(60 * RATE, np.float32)
     tracemalloc.start()
-    found = sum(len(scores) for scores in scores.windows(minute for _ in range(25)))
+    found = sum(len(scores) for scores in _dnsmos.windows(minute for _ in range(25)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found == stub.windows == 25 * 60 - 9
     assert stub.frames < 1.22 * 100 * 25 * 60, "each frame once, few twice"
-    kept = scores.windows((minute for _ in range(25)), dnsmos._kept_by_reference)
+    kept = _dnsmos.windows((minute for _ in range(25)), dnsmos._kept_by_reference)
     whole = [i for i in range(found) if int((i + 9.01) * RATE) - i * RATE == 144_160]
     assert sum(len(scores) for scores in kept) == len(whole) < found - 16
     assert stub.windows == 2 * (25 * 60 - 9) - 16  # two groups of eight are not run

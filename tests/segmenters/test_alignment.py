@@ -24,8 +24,9 @@ from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.plugins.contracts.segmenters import RecordingTranscript
 from uttermill.tasks.recording import Locator, TimedWord
+from uttermill.tasks.segmenters import _by_words as by_words
+from uttermill.tasks.segmenters import _sentences as texts
 from uttermill.tasks.segmenters import aligned
-from uttermill.tasks.segmenters._aligned import by_words, pauses
 from uttermill.tasks.settings import Plugin, Source
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe
@@ -56,12 +57,12 @@ def test_pairs_ascend_in_both(text: Words, heard: Words) -> None:
     assert same == [(n, n) for n in range(len(text))]
 
 
-@pytest.mark.parametrize("cells", [by_words.MOST_CELLS, 4_000_000])
+@pytest.mark.parametrize("cells", [by_words.LCS_CELLS, 4_000_000])
 def test_what_only_one_of_them_has_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
-    """By edits alone, and between anchors."""
-    monkeypatch.setattr(by_words, "MOST_CELLS", cells)
+    """By the longest common subsequence, and by edits alone."""
+    monkeypatch.setattr(by_words, "LCS_CELLS", cells)
     text = book(20_000)
     heard = text[:7000] + book(900, 1) + text[8000:]
     found = dict(by_words.pairs(text, heard))
@@ -113,15 +114,15 @@ def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
     ],
 )  # fmt: skip
 def test_sentences(text: str, found: list[str]) -> None:
-    assert by_words.sentences(text) == found
+    assert texts.sentences(text) == found
 
 
 def test_long_sentences_are_divided_near_even_parts() -> None:
     text = " ".join("word," if n == 38 else "word" for n in range(90)) + "."
-    parts = [len(part.split()) for part in by_words.sentences(text)]
+    parts = [len(part.split()) for part in texts.sentences(text)]
     assert sum(parts) == 91 - 1
     assert len(parts) == 3
-    assert max(parts) <= by_words.MOST_WORDS
+    assert max(parts) <= texts.MOST_WORDS
     assert min(parts) >= 20
 
 
@@ -154,7 +155,7 @@ def test_sentences_are_cut_in_the_pauses_beside_them() -> None:
     places = [n for n in range(11) if n != 4]
     for sentence, place in zip([s for s in found if s.span], places, strict=True):
         assert sentence.span == pytest.approx(
-            (speech[place][0] - pauses.PAD, speech[place][1] + pauses.PAD)
+            (speech[place][0] - texts.PAD, speech[place][1] + texts.PAD)
         )
     assert {s.match for s in found if s.span and s.match < 1} != set(), "a word was misheard"
     assert min(s.match for s in found if s.span) > 0.7
@@ -170,8 +171,8 @@ def test_a_sentence_whose_end_was_not_heard_is_doubtful() -> None:
 def test_a_long_sentence_is_divided_at_a_clause_far_from_even() -> None:
     """It was cut in the middle of a phrase, and read without a pause there."""
     clauses = "one " * 33 + "one, ", "two " * 9 + "two, ", "three " * 7 + "three."
-    assert by_words.sentences("".join(clauses)) == [clauses[0].strip(), "".join(clauses[1:])]
-    parts = by_words.sentences("one " * 3 + "one, " + "two " * 45 + "two.")
+    assert texts.sentences("".join(clauses)) == [clauses[0].strip(), "".join(clauses[1:])]
+    parts = texts.sentences("one " * 3 + "one, " + "two " * 45 + "two.")
     assert [len(part.split()) for part in parts] == [25, 25], "four words make no part"
 
 
@@ -209,7 +210,7 @@ def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -
     assert found[1].match <= by_words.DOUBTFUL
     assert found[1].span
     assert found[1].span[0] >= speech[0][1]
-    monkeypatch.setattr(pauses, "FAR", 10.0)
+    monkeypatch.setattr(texts, "FAR", 10.0)
     found = by_words.spoken(text, heard)
     assert found[1].span
     assert found[1].span[0] < speech[0][1], "control"
@@ -217,7 +218,7 @@ def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -
     near, speech = timed([said[0], "Thee egyptian background of the bondage"])
     found = by_words.spoken(text, near)
     assert found[1].match > 0.7
-    assert found[1].span == pytest.approx((speech[1][0] - pauses.PAD, speech[1][1] + pauses.PAD))
+    assert found[1].span == pytest.approx((speech[1][0] - texts.PAD, speech[1][1] + texts.PAD))
 
 
 def test_a_word_misheard_shares_its_letters() -> None:
@@ -275,7 +276,7 @@ def test_a_word_heard_too_much_before_a_sentence_is_part_of_it() -> None:
     found = by_words.spoken(f"This comes first. {text}.", heard)
     assert found[1].match > 0.9
     assert found[1].span
-    assert found[1].span[0] == pytest.approx(speech[1][0] - pauses.PAD)
+    assert found[1].span[0] == pytest.approx(speech[1][0] - texts.PAD)
     short, _ = timed(["This comes first", "That lobster newberg"])
     assert by_words.spoken("This comes first. Lobster newberg.", short)[1].match < 0.7
 
@@ -393,7 +394,10 @@ def test_a_recording_without_text_is_no_utterance(tmp_path: Path) -> None:
 def test_beside_sentences_speech_is_unsegmented_and_a_pause_is_none() -> None:
     """Each pause of a book was told as speech that its text lacks: an eighth of the audio."""
     speech = ((1.0, 3.0), (4.0, 5.0), (6.0, 8.0))
-    said = [by_words.Sentence("One.", (0.9, 3.1), 1.0), by_words.Sentence("Two.", (5.9, 8.1), 1.0)]
+    said = [
+        texts.Sentence("One.", (0.9, 3.1), 1.0),
+        texts.Sentence("Two.", (5.9, 8.1), 1.0),
+    ]
     segmenter = aligned.Aligned(said, RATE, "not_in_text", speech)
     spans = segmenter.push(np.zeros((9 * RATE, 1), np.float32)) + segmenter.finish()
     assert [(s.start / RATE, s.end / RATE, s.kind, s.reason) for s in spans] == [

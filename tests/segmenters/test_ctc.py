@@ -27,8 +27,8 @@ from uttermill.tasks.plugins.contracts.segmenters import Emissions, RecordingTra
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.scoring import ctc_path
 from uttermill.tasks.scoring.alphabet import Spelling
+from uttermill.tasks.segmenters import _forced as forced
 from uttermill.tasks.segmenters import aligned
-from uttermill.tasks.segmenters._aligned import forced
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.stages import whole_transcript

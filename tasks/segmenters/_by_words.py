@@ -13,19 +13,16 @@ own words were lost.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from ... import scoring
-from ...plugins.contracts.segmenters import RecordingTranscript
-from .. import _sentences
-from .pauses import Pauses
+from .. import scoring
+from ..plugins.contracts.segmenters import RecordingTranscript
+from ._sentences import Pauses, Sentence, sentences
 
 LEAST_MATCH = 0.5  # of the words; below it, a sentence was not said
 DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
@@ -226,14 +223,10 @@ def _together(matches: list[Pair]) -> list[Pair]:
 # that the other lacks.
 #
 # The longest common subsequence pairs equal words; between those, the fewest edits (Levenshtein)
-# pair misheard words. Time grows with the product of their numbers, 64 pairs at a time, and
+# pair misheard words. Time grows with the product of their numbers (200,000 words in 22 s), and
 # memory is a bit a pair up to `LCS_CELLS`; above, the edits do both, with memory for the words
-# only. If even that is too much, runs of words that occur once in both lists are anchors: the
-# longest chain of them that ascends in both is kept, and the rest is aligned between them. A long
-# stretch in which little agrees is left unaligned.
+# only. A long stretch in which little agrees is left unaligned.
 
-RUNS = (5, 3, 2)  # words of an anchor
-MOST_CELLS = 15_000_000_000  # of a table of edits: 100,000 by 100,000 words in 2 s
 LCS_CELLS = 1_000_000_000  # of a longest common subsequence: 125 MB
 SMALL_CELLS = 4_000_000  # above, a fifth of the words must agree
 LEAST_AGREEING = 0.2
@@ -245,13 +238,12 @@ Pair = tuple[int, int]
 def pairs(text: Sequence[str], heard: Sequence[str]) -> list[Pair]:
     """(index in `text`, index in `heard`) of matching words, ascending in both: equal ones, and
     those that an edit replaces."""
-    edited = list(_between(text, heard, (0, 0), (len(text), len(heard)), 0))
-    gathered = _gathered(text, heard, edited)
+    gathered = _gathered(text, heard, _edited(text, heard))
     return [(one + n, other + n) for one, other, size in gathered for n in range(size)]
 
 
 def _gathered(
-    text: Sequence[str], heard: Sequence[str], matched: Sequence[Pair]
+    text: Sequence[str], heard: Sequence[str], matched: Iterable[Pair]
 ) -> list[tuple[int, int, int]]:
     """Runs of pairs, (index, index, length). Several subsequences may be longest; of a word that
     was heard more than once, this takes the one next to the run that continues it."""
@@ -283,149 +275,35 @@ def _gathered(
     return runs
 
 
-def _between(
-    text: Sequence[str], heard: Sequence[str], low: Pair, high: Pair, level: int
-) -> Iterator[Pair]:
-    """Pairs within [low, high) of both lists."""
-    rows, columns = high[0] - low[0], high[1] - low[1]
-    if not rows or not columns:
-        return
-    if rows * columns <= MOST_CELLS:
-        yield from _edited(text[low[0] : high[0]], heard[low[1] : high[1]], low)
-        return
-    if level == len(RUNS):
-        return
-    run = RUNS[level]
-    begin = low
-    for one, other in _chain(text, heard, low, high, run):
-        if one < begin[0] or other < begin[1]:  # within the anchor before it, or crossing its end
-            continue
-        yield from _between(text, heard, begin, (one, other), level + 1)
-        yield from ((one + n, other + n) for n in range(run))
-        begin = one + run, other + run
-    yield from _between(text, heard, begin, high, level + 1)
+def _edited(text: Sequence[str], heard: Sequence[str]) -> Iterator[Pair]:
+    """The longest common subsequence of words; between its runs, pairs of the fewest edits.
 
-
-def _chain(
-    text: Sequence[str], heard: Sequence[str], low: Pair, high: Pair, run: int
-) -> list[Pair]:
-    """The longest chain of anchors that ascends in both lists."""
-    of_text = _once(text, low[0], high[0], run)
-    of_heard = _once(heard, low[1], high[1], run)
-    anchors = sorted(
-        (index_in_text, of_heard[words])
-        for words, index_in_text in of_text.items()
-        if words in of_heard
-    )
-    # Patience sorting: ends[n] is the smallest end of a chain of n + 1 anchors.
-    ends: list[int] = []
-    tops: list[int] = []  # index in `anchors` of the anchor at each end
-    before: list[int] = []
-    for index, (_, other) in enumerate(anchors):
-        place = bisect_left(ends, other)
-        before.append(tops[place - 1] if place else -1)
-        ends[place : place + 1] = [other]
-        tops[place : place + 1] = [index]
-    chain = []
-    index_in_text = tops[-1] if tops else -1
-    while index_in_text >= 0:
-        chain.append(anchors[index_in_text])
-        index_in_text = before[index_in_text]
-    return chain[::-1]
-
-
-def _once(words: Sequence[str], first: int, last: int, run: int) -> dict[tuple[str, ...], int]:
-    """Runs of words that occur exactly once, and where."""
-    places: dict[tuple[str, ...], int] = {}
-    for start in range(first, last - run + 1):
-        key = tuple(words[start : start + run])
-        places[key] = -1 if key in places else start
-    return {key: start for key, start in places.items() if start >= 0}
-
-
-def _edited(text: Sequence[str], heard: Sequence[str], low: Pair) -> Iterator[Pair]:
-    """The longest common subsequence of words; between its runs, pairs of the fewest edits."""
-    begin = (0, 0)
-    same = _same(text, heard)
-    if len(text) * len(heard) > SMALL_CELLS:
-        count = sum(length for _, _, length in same)
+    Edits alone would set a sentence that is only in the text against one that is only heard, over
+    one that is in both.
+    """
+    cells = len(text) * len(heard)
+    steps = (LCSseq if cells <= LCS_CELLS else Levenshtein).opcodes(text, heard)
+    same = [(s.src_start, s.src_end, s.dest_start, s.dest_end) for s in steps if s.tag == "equal"]
+    if cells > SMALL_CELLS:
+        count = sum(end - start for start, end, _, _ in same)
         if count < LEAST_AGREEING * min(len(text), len(heard)):
             return
-    for one, other, length in [*same, (len(text), len(heard), 0)]:
+    begin, last = (0, 0), (len(text), len(text), len(heard), len(heard))
+    for one, one_end, other, other_end in [*same, last]:
         if (one - begin[0]) * (other - begin[1]) <= SMALL_CELLS:
-            gap = text[begin[0] : one], heard[begin[1] : other]
-            for step in Levenshtein.opcodes(*gap):
-                for n in range(step.src_end - step.src_start if step.tag == "replace" else 0):
-                    yield (
-                        low[0] + begin[0] + step.src_start + n,
-                        low[1] + begin[1] + step.dest_start + n,
+            for step in Levenshtein.opcodes(text[begin[0] : one], heard[begin[1] : other]):
+                if step.tag == "replace":
+                    first, second = begin[0] + step.src_start, begin[1] + step.dest_start
+                    yield from (
+                        (first + n, second + n) for n in range(step.src_end - step.src_start)
                     )
-        yield from ((low[0] + one + n, low[1] + other + n) for n in range(length))
-        begin = one + length, other + length
-
-
-def _same(text: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Runs of equal words, (index, index, length), ascending. Edits alone would set a sentence that
-    is only in the text against one that is only heard, over one that is in both."""
-    by = LCSseq if len(text) * len(heard) <= LCS_CELLS else Levenshtein
-    steps = by.opcodes(text, heard)
-    return [(s.src_start, s.dest_start, s.src_end - s.src_start) for s in steps if s.tag == "equal"]
+        yield from zip(range(one, one_end), range(other, other_end), strict=True)
+        begin = one_end, other_end
 
 
 def alike(one: str, other: str) -> bool:
     """Whether two words differ in a few letters at most."""
     return one == other or Levenshtein.normalized_similarity(one, other) >= SIMILAR_WORDS
-
-
-NEAR = 6  # words from an equal part at which a clause may end instead
-MOST_WORDS = 40  # of a sentence; a longer one is divided
-LEAST_WORDS = 10  # of a part that ends at a clause further away
-_WORD = re.compile(r"\S+\s*")
-_UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence of the text. `span`: where it is spoken, in s, or None. `match`: the share of
-    matching words, or of letters if that is higher, among its own and those heard in the span."""
-
-    text: str
-    span: tuple[float, float] | None
-    match: float
-
-
-def sentences(text: str) -> list[str]:
-    """Non-empty sentences in order; a blank line also ends one."""
-    result = []
-    for paragraph in re.split(r"\n\s*\n", text):
-        words = [w for part in _UNSPACED_END.split(paragraph) for w in _WORD.findall(part)]
-        if words:
-            result += list(_cut(words))
-    return result
-
-
-def _cut(words: list[str]) -> Iterator[str]:
-    """Sentences of one paragraph; long ones in equal parts, roughly, at ends of clauses."""
-    ranks = [
-        _sentences.rank(word.strip(), following)
-        for word, following in zip(words, [*words[1:], ""], strict=True)
-    ]
-    ends = [index + 1 for index, rank in enumerate(ranks) if rank == 0 or index + 1 == len(words)]
-    for first, last in pairwise([0, *ends]):
-        count = -(-(last - first) // MOST_WORDS)
-        cuts = [first]
-        for n in range(1, count):
-            even = first + n * (last - first) // count
-            most = MOST_WORDS * (count - n)
-            near = range(even - NEAR + 1, even + NEAR + 1)
-            far = range(
-                max(cuts[-1] + LEAST_WORDS, last - most),
-                min(cuts[-1] + MOST_WORDS, last - LEAST_WORDS * (count - n)) + 1,
-            )
-            clauses = [index for index in (*near, *far) if ranks[index - 1] == 1]
-            cuts.append(min(clauses, key=lambda index: abs(index - even), default=even))
-        for low, high in pairwise([*cuts, last]):
-            yield "".join(words[low:high]).strip()
 
 
 def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:

@@ -1,10 +1,10 @@
 """Which clips of a corpus are copies: of the same samples, or of the same sound re-encoded.
 
-Works on fingerprints (`fingerprinting.py`) alone, in O(n log n) time. They lie in temporary files;
+Works on fingerprints (`_fingerprints.py`) alone, in O(n log n) time. They lie in temporary files;
 memory holds some tens of bytes for each clip:
 
 1. Clips with the same digest have the same samples; one of each such group goes on.
-2. `candidates.py`: pairs that share a key and agree at a few places.
+2. `_duplicate_pairs.py`: pairs that share a key and agree at a few places.
 3. Pairs that are copies by a comparison of all their frames.
 4. Connected pairs form a group, and its best clip is the original. A clip is a copy only if it
    compares well with the original itself; the clips that do not are grouped again without those
@@ -23,12 +23,13 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s
-from ...storage.sorted_keys import first_of_runs
-from . import fingerprinting
-from .candidates import aligned, candidates
-from .fingerprinting import (
+from ..base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s
+from ..storage.sorted_keys import first_of_runs
+from ._duplicate_pairs import aligned, candidates
+from ._fingerprints import (
     ALIGN_FRAMES,
+    BITS,
+    HOP_SECONDS,
     Fingerprints,
     Pairs,
     StoredFingerprints,
@@ -239,7 +240,7 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
 
     cell = pair * QUARTERS + _quarters(pair, second(0) != 0, count)
     wrong, seen = _bit_errors(first, second, cell, count)
-    rates = wrong.sum(axis=2) / np.maximum(seen.sum(axis=2) * fingerprinting.BITS, 1)
+    rates = wrong.sum(axis=2) / np.maximum(seen.sum(axis=2) * BITS, 1)
     rates[seen.sum(axis=2) == 0] = 1.0
     best = _central_minimum(rates)
     rows = numbers(pairs.one)
@@ -247,9 +248,9 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     sounding = np.maximum(np.bincount(pair, minlength=count), _sounding(fingerprints, pairs.other))
     return Comparison(
         error=rates[best, rows],
-        drift=_drift(wrong / np.maximum(seen * fingerprinting.BITS, 1)),
+        drift=_drift(wrong / np.maximum(seen * BITS, 1)),
         common=frames / np.maximum(sounding, 1),
-        sound=frames * fingerprinting.HOP_SECONDS,
+        sound=frames * HOP_SECONDS,
         offset=pairs.offset + best - ALIGN_FRAMES,
     )
 
@@ -311,5 +312,5 @@ def _drift(rates: Float64s) -> Float64s:
     bend = before - 2 * lowest + after
     shift = np.where(bend > 0, (before - after) / np.where(bend > 0, 2 * bend, 1), 0.0)
     offset = best[0] + np.clip(shift, -1, 1)
-    drift: Float64s = np.ptp(offset, axis=1) * fingerprinting.HOP_SECONDS
+    drift: Float64s = np.ptp(offset, axis=1) * HOP_SECONDS
     return drift

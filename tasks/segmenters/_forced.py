@@ -3,7 +3,7 @@
 The likeliest path of the whole text through them (`ctc_path.py`) says when each token is heard,
 which sentences are skipped, and which speech is not in the text. A sentence's confidence is the
 geometric mean of its tokens' probabilities, each at its likeliest frame. As with a recogniser
-(`by_words.py`), a sentence begins and ends in the adjacent pause; frames of other speech count as
+(`_by_words.py`), a sentence begins and ends in the adjacent pause; frames of other speech count as
 words.
 """
 
@@ -14,21 +14,19 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from ...base.arrays import Float64s
-from ...plugins.contracts.segmenters import Emissions, RecordingTranscript
-from ...recording import TimedWord
-from ...scoring import ctc_path
-from ...scoring.alphabet import Spelling
-from . import by_words
-from .by_words import Sentence
-from .pauses import Pauses
+from ..base.arrays import Float64s
+from ..plugins.contracts.segmenters import Emissions, RecordingTranscript
+from ..recording import TimedWord
+from ..scoring import ctc_path
+from ..scoring.alphabet import Spelling
+from ._sentences import Pauses, Sentence, sentences
 
 LEAST_SURE = 0.3  # least confidence of a sentence that was said
 
 
 def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     """All sentences of the text in order; the spans of found ones ascend and do not overlap."""
-    written = by_words.sentences(text)
+    written = sentences(text)
     emissions = heard.emissions
     if emissions is None or not emissions.pieces:
         return [Sentence(sentence, None, 0.0) for sentence in written]
@@ -42,14 +40,14 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     path = ctc_path.align(frames, whole, edges[:-1], emissions.alphabet.blank)
     sure = list(ctc_path.confidence(frames, whole, path))
     starts, ends = _times(emissions)
-    sentences = [Sentence(sentence, None, 0.0) for sentence in written]
+    found = [Sentence(sentence, None, 0.0) for sentence in written]
     words: list[TimedWord] = []
     own_words: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last one of a sentence
     beside = ~np.isin(frames.argmax(axis=1), spelling.silent)
     for n, (low, high) in zip(places, pairwise(edges.tolist()), strict=True):
         logs = np.log(np.maximum(sure[low:high], 1e-9))
-        sentences[n] = replace(sentences[n], match=float(np.exp(logs.mean())))
-        if sentences[n].match < LEAST_SURE:
+        found[n] = replace(found[n], match=float(np.exp(logs.mean())))
+        if found[n].match < LEAST_SURE:
             continue
         beside[path.starts[low] : path.ends[high - 1]] = False
         begin, index = len(words), low
@@ -67,8 +65,8 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     pauses = Pauses(words, heard.speech)
     for n, (first, last) in own_words.items():
         span = pauses.around(order[id(first)], order[id(last)])
-        sentences[n] = replace(sentences[n], span=span if span[1] > span[0] else None)
-    return sentences
+        found[n] = replace(found[n], span=span if span[1] > span[0] else None)
+    return found
 
 
 def _times(emissions: Emissions) -> tuple[Float64s, Float64s]:

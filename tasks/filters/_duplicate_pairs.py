@@ -10,18 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...base.arrays import (
-    Float32s,
-    Float64s,
-    Int32s,
-    Int64s,
-    UInt16s,
-    UInt32s,
-    UInt64s,
-)
-from ...storage.sorted_keys import first_of_runs
-from . import fingerprinting
-from .fingerprinting import (
+from ..base.arrays import Float32s, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
+from ..storage.sorted_keys import first_of_runs
+from ._fingerprints import (
+    BITS,
     KEY_PARTS,
     SORTED_BITS,
     Fingerprints,
@@ -80,7 +72,8 @@ def _sharing(
     for rest in (duration << np.uint64(16) | place, place << np.uint64(20) | duration):
         order = _sorted(sorted_key | rest, clip)
         codes.append(_neighbours(key[order], clip[order], frame[order], seconds[order], thresholds))
-    return _unique(np.concatenate(codes))
+    unique = np.sort(np.concatenate(codes))  # np.unique's hash table is slow for many
+    return unique[first_of_runs(unique)]
 
 
 def _sorted(codes: UInt64s, clip: UInt32s) -> Int64s:
@@ -131,12 +124,6 @@ def _decoded(codes: UInt64s) -> Pairs:
     )
 
 
-def _unique(codes: UInt64s) -> UInt64s:
-    """Sorted unique codes; np.unique uses a hash table, which is slow for many."""
-    codes = np.sort(codes)
-    return codes[first_of_runs(codes)]
-
-
 def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
     """Bit error rate at `frames` places (up to 255) of each pair; 1 if nothing sounds in both."""
     errors = np.empty(len(pairs.one))
@@ -163,7 +150,7 @@ def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float
         both = (one_words != 0) & (other_words != 0)
         wrong += np.bitwise_count(one_words ^ other_words) * both
         seen += both
-    bits = np.maximum(seen.astype(np.int64) * fingerprinting.BITS, 1)
+    bits = np.maximum(seen.astype(np.int64) * BITS, 1)
     return np.where(overlap & (seen > 0), wrong / bits, 1.0)
 
 

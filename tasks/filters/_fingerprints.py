@@ -36,8 +36,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...audio import Clip
-from ...base.arrays import (
+from ..audio import Clip
+from ..base.arrays import (
     RATE,
     Bools,
     Float32s,
@@ -48,8 +48,8 @@ from ...base.arrays import (
     UInt32s,
     UInt64s,
 )
-from ...storage.sorted_keys import first_of_runs
-from .. import _derived as derived
+from ..storage.sorted_keys import first_of_runs
+from . import _derived as derived
 
 LAYOUT = 1
 HEADER = struct.Struct("<BBHII16s")
@@ -168,13 +168,6 @@ def _analysis() -> tuple[Float32s, Float32s]:
     return np.hanning(FRAME).astype(np.float32), bands.astype(np.float32)
 
 
-# The fingerprints of a corpus in temporary files, with some 50 bytes of each clip in memory.
-#
-# Words lie in one file, which is mapped into memory. Anchors lie in another, in parts by their
-# keys, so that clips that share a key meet. Of ten million clips of five seconds, the files take
-# some 11 GB.
-
-
 # Fingerprints as arrays, and pairs of clips to compare.
 #
 # Clips are numbered best first: published before any other, then highest in rank, then smallest id.
@@ -271,7 +264,12 @@ SORTED_BITS = 24  # of a key, which anchors are sorted by: a real one has 21
 
 
 class StoredFingerprints(ExitStack):
-    """Fingerprints by row, added some rows at a time; after `finish`, they are read."""
+    """The fingerprints of a corpus by row: some rows are added at a time, and read after `finish`.
+
+    Words lie in a temporary file, which is mapped into memory; anchors in another, in parts by
+    their keys, so that clips that share a key meet. Memory holds some 50 bytes of each clip; of ten
+    million clips of five seconds, the files take some 11 GB.
+    """
 
     first: Int64s  # where a row's words begin in the file; -1 without a fingerprint
     frames: UInt32s  # number of its words

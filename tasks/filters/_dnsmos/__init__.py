@@ -1,1 +1,0 @@
-"""DNSMOS P.835 for the filter dnsmos: features, and its model in parts."""

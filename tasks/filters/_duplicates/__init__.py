@@ -1,1 +1,0 @@
-"""Finds clips that are copies of others: fingerprints, candidates, comparison."""

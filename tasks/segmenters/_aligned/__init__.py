@@ -1,1 +1,0 @@
-"""Finds where the sentences of a text are spoken, for the segmenter `aligned`."""

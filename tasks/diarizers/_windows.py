@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..base.arrays import RATE, Bools, Float32s, Float64s, Int64s, UInt8s
+from ..base.arrays import RATE, Bools, Float32s, Float64s, Int64s
 from ..models import onnx_session, registry
 from ..speech import embedding
 from ..speech.embedding import BINS, FBANK, fbank
@@ -241,34 +241,25 @@ def _speaking(
     windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int, hop: int
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """For each frame of the recording, its speakers and the probability of two voices, of 255."""
-    votes = np.zeros((0, speakers))
-    counts, both, weights = np.zeros(0), np.zeros(0), np.zeros(0)
-    base = 0  # the frame of the recording that the arrays start with
+    sums = np.zeros((0, speakers + 3))  # votes, number of speakers, probability, weight
+    base = 0  # the frame of the recording that they start with
     for window in windows:
         first = frame_of_window(window.number, hop)
-        if first > base and len(weights):
-            final = first - base
-            yield from _chosen(votes[:final], counts[:final], both[:final], weights[:final])
-            votes, counts = votes[final:], counts[final:]
-            both, weights = both[final:], weights[final:]
+        if len(sums):
+            yield from _chosen(sums[: first - base])
+            sums = sums[first - base :]
         base = first
-        lacking = FRAMES - len(weights)
-        votes = np.pad(votes, ((0, lacking), (0, 0)))
-        counts, both = np.pad(counts, (0, lacking)), np.pad(both, (0, lacking))
-        weights = np.pad(weights, (0, lacking))
+        sums = np.pad(sums, ((0, FRAMES - len(sums)), (0, 0)))
         activity = window.activity
-        of = owners.get(window.number, {})
         heard = np.zeros((FRAMES, speakers), np.bool_)
-        for local in range(LOCAL):
-            if local in of:
-                heard[:, of[local]] |= activity[:, local]
-        votes += heard * WEIGHTS[:, None]
-        counts += heard.sum(axis=1) * WEIGHTS
+        for local, speaker in owners.get(window.number, {}).items():
+            heard[:, speaker] |= activity[:, local]
+        likely = np.zeros(FRAMES)
         if window.both:
-            likely: UInt8s = np.frombuffer(window.both, np.uint8).repeat(2)[:FRAMES]
-            both += likely * WEIGHTS
-        weights += WEIGHTS
-    yield from _chosen(votes, counts, both, weights)
+            likely = np.frombuffer(window.both, np.uint8).repeat(2)[:FRAMES].astype(float)
+        one = np.column_stack([heard, heard.sum(axis=1), likely, np.ones(FRAMES)])
+        sums += one * WEIGHTS[:, None]
+    yield from _chosen(sums)
 
 
 def frame_of_window(number: int, hop: int) -> int:
@@ -276,9 +267,8 @@ def frame_of_window(number: int, hop: int) -> int:
     return round(number * hop / RATE / STEP_S)
 
 
-def _chosen(
-    votes: Float64s, counts: Float64s, both: Float64s, weights: Float64s
-) -> Iterator[tuple[tuple[int, ...], int]]:
+def _chosen(sums: Float64s) -> Iterator[tuple[tuple[int, ...], int]]:
+    votes, (counts, both, weights) = sums[:, :-3], sums[:, -3:].T
     weights = np.maximum(weights, 1e-9)
     many = np.minimum(np.floor(counts / weights + 0.5), AT_ONCE).astype(int)
     likely = np.rint(both / weights).astype(int).tolist()

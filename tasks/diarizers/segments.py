@@ -42,8 +42,6 @@ MOVE = 0.05  # cosine by which another speaker has to be nearer
 
 
 class Settings(CuttingSettings):
-    """How alike voices of one speaker are, and where the models lie."""
-
     hop_seconds: float = Field(
         6.25,
         ge=2.5,

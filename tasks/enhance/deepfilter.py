@@ -121,7 +121,8 @@ class Stream:
         """Make the next `count` frames, with `ahead` later ones known; returns the samples that
         become final."""
         lead = self._next - self._first
-        spectrum = _spectrum(self._held, lead + count + ahead)
+        windows = np.lib.stride_tricks.sliding_window_view(self._held, FFT)[::HOP]
+        spectrum = scipy.fft.rfft(windows[: lead + count + ahead] * WINDOW, axis=1)
         moved = max(self._next + count - PREROLL, 0) - self._first
         filtered = self._filtered(spectrum, lead, count, moved)
         frames = scipy.fft.irfft(filtered, FFT, axis=1).astype(np.float32) * WINDOW
@@ -175,13 +176,6 @@ class Stream:
         normed = (scaled[:, :LOW] / np.sqrt(units))[AHEAD:]
         bins[0, 0, :given], bins[0, 1, :given] = normed.real, normed.imag
         return bands, bins
-
-
-def _spectrum(samples: Float32s, frames: int) -> NDArray[np.complex64]:
-    """Spectra [frames, 481] of the first frames."""
-    windows = np.lib.stride_tricks.sliding_window_view(samples, FFT)[::HOP][:frames]
-    spectra: NDArray[np.complex64] = scipy.fft.rfft(windows * WINDOW, axis=1)
-    return spectra
 
 
 def _running(values: Float32s, before: Float64s) -> Float64s:

@@ -60,11 +60,8 @@ def identity(settings: Settings) -> str | None:
 
 
 def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    path = _graph(settings)
-    file = registry.File(path.name, model_files.sha256(path), path.stat().st_size)
-    about, source = "separation of voice and music", "a folder of the user's"
-    details = about, source, settings.licence, (ASKED_BY,), (file,), ""
-    return (registry.Model(path.stem, *details),)
+    path, about = _graph(settings), "separation of voice and music"
+    return (model_files.of_user(path.stem, about, settings.licence, ASKED_BY, [path]),)
 
 
 def check_weights(settings: Settings) -> None:
@@ -148,20 +145,16 @@ class Separator:
         spectrum = scipy.fft.rfft(frames[:: self._settings.hop] * self._window, axis=1).T
         lower = spectrum[: self._bins]
         heard = np.stack([lower.real, lower.imag] * 2)[None].astype(np.float32)
-        given = self._run(heard)
+        name = self._model.get_inputs()[0].name
+        [given, *_] = self._model.run(None, {name: heard})
         if self._settings.denoise:
-            given = 0.5 * (given - self._run(-heard))
+            given = 0.5 * (given - self._model.run(None, {name: -heard})[0])
         filled = np.zeros_like(spectrum)
         filled[: self._bins] = given[0, 0] + 1j * given[0, 1]
         samples = self._overlapped(scipy.fft.irfft(filled.T, self._settings.n_fft, axis=1))
         inner = slice(self._margin, -self._margin)
         voice: Float32s = samples[inner]
         return mix[inner] - voice if self._settings.gives == "music" else voice
-
-    def _run(self, heard: Float32s) -> Float32s:
-        name = self._model.get_inputs()[0].name
-        output: Float32s = self._model.run(None, {name: heard})[0]
-        return output
 
     def _overlapped(self, frames: Float64s) -> Float32s:
         """Frames windowed, added, and divided by the sum of the squared windows."""

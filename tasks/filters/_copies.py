@@ -34,10 +34,7 @@ from ._fingerprints import (
     Pairs,
     StoredFingerprints,
     Thresholds,
-    numbers,
 )
-
-MAX_ROUNDS = 32
 
 
 class Copies(NamedTuple):
@@ -108,9 +105,7 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
     originals = _Originals(linked[first_of_runs(linked)])
     seconds = clips.seconds[originals.clips]
     pairs = _among(originals.clips, pairs)
-    for _ in range(MAX_ROUNDS):
-        if not len(pairs.one):
-            return originals
+    while len(pairs.one):
         linked = np.unique(np.concatenate([pairs.one, pairs.other]))
         original = _best_of_group(pairs, linked, len(originals.clips))
         direct = np.flatnonzero(original[pairs.one] == pairs.one)
@@ -127,7 +122,6 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
         free[original[linked]] = False
         keep = np.flatnonzero(free[pairs.one] & free[pairs.other])
         pairs, compared = pairs.take(keep), compared.take(keep)
-    _assign_by_pairs(originals, pairs, compared)
     return originals
 
 
@@ -145,17 +139,6 @@ def _best_of_group(pairs: Pairs, linked: Int64s, count: int) -> Int64s:
     np.minimum.at(best, group[linked], linked)
     of_group: Int64s = best[group]
     return of_group
-
-
-def _assign_by_pairs(assigned: _Originals, pairs: Pairs, compared: Comparison) -> None:
-    """The rest of a very long chain of copies: decided pair by pair, best first."""
-    originals: set[int] = set()
-    for pair in np.lexsort((pairs.other, pairs.one)):
-        one, other = int(pairs.one[pair]), int(pairs.other[pair])
-        if assigned.original[one] < 0 and assigned.original[other] < 0 and other not in originals:
-            originals.add(one)
-            only = np.array([pair])
-            assigned.assign(pairs.take(only), compared.take(only))
 
 
 # Compare pairs of clips in all frames, and keep those that are copies.
@@ -219,7 +202,7 @@ def _portions(fingerprints: Fingerprints, pairs: Pairs) -> Iterator[Pairs]:
     """The pairs in portions of about `FRAMES_AT_ONCE` frames."""
     ends = np.cumsum(fingerprints.frames[pairs.one])
     portion = ends // FRAMES_AT_ONCE
-    for part in np.split(numbers(ends), np.flatnonzero(np.diff(portion)) + 1):
+    for part in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(portion)) + 1):
         if len(part):
             yield pairs.take(part)
 
@@ -243,7 +226,7 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     rates = wrong.sum(axis=2) / np.maximum(seen.sum(axis=2) * BITS, 1)
     rates[seen.sum(axis=2) == 0] = 1.0
     best = _central_minimum(rates)
-    rows = numbers(pairs.one)
+    rows = np.arange(len(pairs.one))
     frames = seen.sum(axis=2)[best, rows]
     sounding = np.maximum(np.bincount(pair, minlength=count), _sounding(fingerprints, pairs.other))
     return Comparison(
@@ -258,7 +241,7 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
 def _frames_of(fingerprints: Fingerprints, clips: Int64s) -> tuple[Int64s, Int64s]:
     """(index into `clips`, frame number) of all frames of these clips, in order."""
     lengths = fingerprints.frames[clips]
-    index = np.repeat(numbers(clips), lengths)
+    index = np.repeat(np.arange(len(clips)), lengths)
     return index, np.arange(len(index)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 

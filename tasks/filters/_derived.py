@@ -79,11 +79,7 @@ def parts_16k(clip: Clip, seconds: float) -> Iterator[Float32s]:
 
 
 def mono_16k(clip: Clip) -> Float32s:
-    """`blocks_16k` in one piece, float32 [n]. ValueError for clips longer than KEPT_SECONDS."""
-    if clip.seconds > KEPT_SECONDS:
-        raise ValueError(
-            f"a clip of {clip.seconds:.0f} s is too long to measure at once: use clip.blocks()"
-        )
+    """`blocks_16k` in one piece, float32 [n], of a clip of up to KEPT_SECONDS."""
     return cached(clip, "mono_16k", lambda: _joined(list(_resampled(clip))))
 
 
@@ -185,6 +181,15 @@ def chunks(clip: Clip, step: int = 1) -> Iterator[Float32s]:
     """float32 [n, channels in the mix], of one length, a multiple of `step`, but for the last."""
     frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(len(clip.in_mix), 1))
     return regroup(clip.mixed_blocks(), step * max(frames // step, 1))
+
+
+def bounded_decibels(power: float, beside: float, lowest: float, highest: float) -> float:
+    """10 log10 of a ratio of powers, either of which may be zero, within two limits."""
+    if power <= beside * 10 ** (lowest / 10):
+        return lowest
+    if power >= beside * 10 ** (highest / 10):
+        return highest
+    return 10 * math.log10(power / beside)
 
 
 def decibels(power: float) -> float | None:

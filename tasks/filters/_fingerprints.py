@@ -53,10 +53,9 @@ from . import _derived as derived
 
 LAYOUT = 1
 HEADER = struct.Struct("<BBHII16s")
-SAMPLE_RATE = RATE
 FRAME = 1024  # samples: 64 ms
 HOP = 320  # samples: 20 ms
-HOP_SECONDS = HOP / SAMPLE_RATE
+HOP_SECONDS = HOP / RATE
 BATCH = 512  # frames per FFT call
 BANDS = 17
 LOWEST, HIGHEST = 300.0, 3000.0  # Hz
@@ -163,7 +162,7 @@ def _analysis() -> tuple[Float32s, Float32s]:
     low, high = (2595 * np.log10(1 + f / 700) for f in (LOWEST, HIGHEST))
     edges = 700 * (10 ** (np.linspace(low, high, BANDS + 1) / 2595) - 1)
     centres, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    frequencies = np.arange(FRAME // 2 + 1) * SAMPLE_RATE / FRAME
+    frequencies = np.arange(FRAME // 2 + 1) * RATE / FRAME
     bands = np.clip(1 - np.abs(frequencies[:, None] - centres) / widths, 0, None)
     return np.hanning(FRAME).astype(np.float32), bands.astype(np.float32)
 
@@ -214,11 +213,6 @@ class Pairs(NamedTuple):
     def joined(cls, parts: list[Pairs]) -> Pairs:
         none = np.empty(0, np.int64)
         return cls(*map(np.concatenate, zip(cls(none, none, none), *parts, strict=True)))
-
-
-def numbers(array: NDArray[np.generic]) -> Int64s:
-    """0 to the array's length."""
-    return np.arange(len(array), dtype=np.int64)
 
 
 class Parsed(NamedTuple):

@@ -82,7 +82,7 @@ class ModelFolder(StageSettings):
 
 
 def identity(settings: ModelFolder) -> str | None:
-    """The hashes of the model's files; None if there is none, which `check_weights` refuses."""
+    """The hashes of the model's files; None if `check_weights` refuses it."""
     if not settings.model:
         return registry.FIRERED.files[0].sha256[:16]
     try:
@@ -94,13 +94,9 @@ def identity(settings: ModelFolder) -> str | None:
 def known_models(settings: ModelFolder) -> tuple[registry.Model, ...]:
     if not settings.model:
         return (registry.FIRERED,)
-    files = tuple(
-        registry.File(path.name, model_files.sha256(path), path.stat().st_size)
-        for path in with_data(settings.model)
-    )
-    about, source = "classes of AudioSet", "a folder of the user's"
-    details = about, source, settings.licence, (ASKED_BY,), files, ""
-    return (registry.Model(Path(settings.model).resolve().name, *details),)
+    name, paths = Path(settings.model).resolve().name, with_data(settings.model)
+    about = "classes of AudioSet"
+    return (model_files.of_user(name, about, settings.licence, ASKED_BY, paths),)
 
 
 def check_weights(settings: ModelFolder) -> None:

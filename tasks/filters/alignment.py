@@ -19,8 +19,6 @@ REASONS = {"alignment": ("misaligned", "aligned")}
 
 
 class Settings(StageSettings):
-    """Limits on the share."""
-
     min: float | None = Threshold(0.7, "Smallest share kept.", ge=0, le=1)
     max: float | None = Threshold(None, "Largest share kept.", ge=0, le=1)
 

@@ -46,8 +46,6 @@ _LINE = re.compile(r"^'?(?P<code>[^:'=\s]+)(?::[^'=]*)?'?(?:\s*=>\s*(?P<place>\d
 
 
 class Settings(StageSettings):
-    """The model, and limits on what it hears; none unless asked for."""
-
     model: str = Transient("", "Folder with the graph and the list of its languages.")
     licence: str = Transient("unknown", "Licence of the weights, for the data card.", mark=WORDS)
     allowed: tuple[str, ...] | None = Threshold(
@@ -66,12 +64,9 @@ def identity(settings: Settings) -> str | None:
 
 
 def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    files = tuple(
-        registry.File(path.name, model_files.sha256(path), path.stat().st_size)
-        for path in _all_files(settings.model)
-    )
-    details = "languages by the sound", "a folder of the user's", settings.licence, (ASKED_BY,)
-    return (registry.Model(Path(settings.model).resolve().name, *details, files, ""),)
+    name, paths = Path(settings.model).resolve().name, _all_files(settings.model)
+    about = "languages by the sound"
+    return (model_files.of_user(name, about, settings.licence, ASKED_BY, paths),)
 
 
 def check_weights(settings: Settings) -> None:
@@ -115,8 +110,7 @@ def _probabilities(
 
 
 def _files(model: str) -> tuple[Path, Path]:
-    """The graph in the folder `model`, and the list of its languages. ConfigError if one is
-    missing."""
+    """The graph in the folder `model`, and the list of its languages; ConfigError without one."""
     needs = f"{ASKED_BY} needs a model of spoken languages"
     return model_files.graph_and_list(model, LISTS, needs, "languages")
 

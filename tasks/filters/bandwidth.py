@@ -78,8 +78,6 @@ TINY = 1e-30  # least power, so that zero has a logarithm
 
 
 class Settings(StageSettings):
-    """Limits on the bandwidth; none unless asked for."""
-
     min: float | None = Threshold(
         None, "Lowest bandwidth kept, Hz; 6000 drops audio that was once 8 kHz.", ge=0
     )

@@ -11,8 +11,6 @@ REASONS = {"channels": ("too_few_channels", "too_many_channels")}
 
 
 class Settings(StageSettings):
-    """Limits on the number of channels; none unless asked for."""
-
     min: int | None = Threshold(None, "Fewest channels kept.", ge=1)
     max: int | None = Threshold(None, "Most channels kept.", ge=1)
 

@@ -25,8 +25,6 @@ REASONS = dict.fromkeys(COLUMNS, ("unclipped", "clipped"))
 
 
 class Settings(StageSettings):
-    """How much clipping is too much."""
-
     min_fraction: float | None = Threshold(None, "Smallest clipped share kept, 0 to 1.", ge=0, le=1)
     max_fraction: float | None = Threshold(0.01, "Largest clipped share kept, 0 to 1.", ge=0, le=1)
     min_longest: float | None = Threshold(

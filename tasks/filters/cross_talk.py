@@ -20,8 +20,6 @@ RANGE = 35.0  # dB below an utterance's loudest frame; softer frames do not coun
 
 
 class Settings(StageSettings):
-    """Limits on the share."""
-
     min: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
     max: float | None = Threshold(0.5, "Largest share kept.", ge=0, le=1)
 

@@ -15,8 +15,6 @@ REASONS = {"dc_offset": ("no_dc_offset", "dc_offset")}
 
 
 class Settings(StageSettings):
-    """Limits on the offset."""
-
     min: float | None = Threshold(None, "Smallest offset kept, of full scale.", ge=0)
     max: float | None = Threshold(0.1, "Largest offset kept, of full scale.", ge=0)
 

@@ -19,8 +19,6 @@ REASONS = {"dead_channel": ("even_channels", "dead_channel")}
 
 
 class Settings(StageSettings):
-    """How far apart the levels of the channels may be."""
-
     min: float | None = Threshold(None, "Smallest difference kept, dB.", ge=0)
     max: float | None = Threshold(60.0, "Largest difference kept, dB.", ge=0)
 

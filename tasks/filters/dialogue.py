@@ -38,8 +38,6 @@ REASONS = {
 
 
 class Settings(StageSettings):
-    """Limits on turns, speakers and shares."""
-
     min_turns: float | None = Threshold(2, "Fewest turns kept.", ge=0)
     max_turns: float | None = Threshold(None, "Most turns kept.", ge=0)
     min_speakers: float | None = Threshold(2, "Fewest speakers kept.", ge=0)

@@ -43,8 +43,6 @@ ASKED_BY = "the filter distillmos"
 
 
 class Settings(StageSettings):
-    """Which windows are heard, and limits on the score."""
-
     hop: float = Field(
         4.0, ge=0.5, le=WINDOW / RATE, description="Longest way from a window to the next, s."
     )

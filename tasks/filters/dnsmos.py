@@ -51,8 +51,6 @@ _FIT = np.array(
 
 
 class Settings(StageSettings):
-    """Limits on the scores, and which windows count."""
-
     compat: Literal["emilia"] | None = Field(
         None, description="emilia: skip the windows that the reference implementation loses."
     )

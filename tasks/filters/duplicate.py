@@ -55,8 +55,6 @@ BITS = {
 
 
 class Settings(StageSettings):
-    """What counts as a copy."""
-
     seconds: float = Field(
         600.0, gt=0, le=600, description="Length of a clip's start that is fingerprinted, s."
     )

@@ -22,8 +22,6 @@ REASONS = {
 
 
 class Settings(StageSettings):
-    """Limits on the length, in seconds."""
-
     min: float | None = Threshold(0.1, "Shortest utterance kept, s.", ge=0)
     max: float | None = Threshold(30.0, "Longest utterance kept, s.", gt=0)
     min_difference: float | None = Threshold(None, "Least excess over the header kept, s.")

@@ -50,8 +50,6 @@ TINY = 1e-14
 
 
 class Settings(StageSettings):
-    """Limits on the rate; none unless asked for."""
-
     min: float | None = Threshold(
         None, "Lowest kept, Hz; 16000 drops what was upsampled from 8 or 12 kHz.", ge=0
     )
@@ -71,7 +69,8 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         broken = _broken_off(clip, edge, [*images])
         best = max(broken, key=images.__getitem__, default=clip.rate)
         if broken and images[best] < IMAGE:
-            best = _highest(broken, edge)
+            twins = len(broken) > 1 and broken[-2] > TWINS * broken[-1]
+            best = broken[-2 if twins and edge < FULL * broken[-1] / 2 else -1]
     return {"effective_rate": float(best)}
 
 
@@ -87,12 +86,6 @@ def _broken_off(clip: Clip, edge: float, usual: list[int]) -> list[int]:
         if REACH[0] * rate / 2 <= edge <= REACH[1] * rate / 2 + BAND
         and _drop(levels, rate / 2) >= DROP
     ]
-
-
-def _highest(broken: list[int], edge: float) -> int:
-    """Of 22.05 and 24 kHz the one that the bandwidth fits."""
-    twins = len(broken) > 1 and broken[-2] > TWINS * broken[-1]
-    return broken[-2] if twins and edge < FULL * broken[-1] / 2 else broken[-1]
 
 
 def _drop(levels: Float64s, half: float) -> float:

@@ -41,8 +41,6 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
 
 
 class Settings(StageSettings):
-    """Limits on the size, in bytes or as text with a unit; none unless asked for."""
-
     min: Size | None = Threshold(None, "Smallest recording kept: 20KiB, 1.5MB, 800.")
     max: Size | None = Threshold(None, "Largest recording kept: 20KiB, 1.5MB, 800.")
 

@@ -15,7 +15,6 @@ result is -70, so that limits apply to silence, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy import signal
@@ -41,8 +40,6 @@ SURROUND = 1.41  # weight of a channel that has half the centre's in the mix
 
 
 class Settings(StageSettings):
-    """Limits on the loudness; none unless asked for."""
-
     min: float | None = Threshold(None, "Lowest loudness kept, LUFS.")
     max: float | None = Threshold(None, "Highest loudness kept, LUFS.")
 
@@ -79,20 +76,19 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         blocks = np.convolve(whole, np.ones(STEPS), "valid") / (STEPS * step)
     if not np.isfinite(blocks).all():
         return {"loudness": None}
-    return {"loudness": _gated(blocks)}
-
-
-def _weights(clip: Clip) -> Sequence[float]:
-    """Of the channels in the mix."""
-    if clip.weights is None:
-        return WEIGHTS.get(clip.channels, (1.0,) * clip.channels)
-    half = max(clip.weights) / 2
-    return [SURROUND if clip.weights[channel] == half else 1.0 for channel in clip.in_mix]
+    loud = blocks[blocks > 10 ** ((GATE - OFFSET) / 10)]
+    if not len(loud):
+        return {"loudness": GATE}
+    loud = loud[loud > loud.mean() * 10 ** (RELATIVE_GATE / 10)]
+    return {"loudness": OFFSET + 10 * math.log10(loud.mean())}
 
 
 def _powers(clip: Clip, step: int) -> Float64s:
     """Weighted sum of squares over the channels, for each step of 100 ms."""
-    weights = np.array(_weights(clip))
+    weights = np.array(WEIGHTS.get(clip.channels, (1.0,) * clip.channels))
+    if clip.weights is not None:
+        surround = np.array(clip.weights)[[*clip.in_mix]] == max(clip.weights) / 2
+        weights = np.where(surround, SURROUND, 1.0)
     sections = k_weighting(clip.rate)
     state = np.zeros((len(sections), len(weights), 2))
     powers = []
@@ -103,11 +99,3 @@ def _powers(clip: Clip, step: int) -> Float64s:
             squares = weights @ (heard * heard)
             powers.append(np.add.reduceat(squares, np.arange(0, len(squares), step)))
     return np.concatenate(powers)
-
-
-def _gated(blocks: Float64s) -> float:
-    loud = blocks[blocks > 10 ** ((GATE - OFFSET) / 10)]
-    if not len(loud):
-        return GATE
-    loud = loud[loud > loud.mean() * 10 ** (RELATIVE_GATE / 10)]
-    return OFFSET + 10 * math.log10(loud.mean())

@@ -26,7 +26,6 @@ import numpy as np
 from pydantic import Field
 
 from ..audio import Clip
-from ..base.arrays import Bools
 from ..settings import Threshold
 from . import _derived as derived
 from . import _sounds
@@ -58,8 +57,6 @@ LOWEST, HIGHEST = -100.0, 20.0  # dB
 
 
 class Settings(_sounds.ModelFolder):
-    """The model, and limits on the music; none unless asked for."""
-
     threshold: float = Field(0.2, gt=0, lt=1, description="Least probability of music.")
     min_share: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
     max_share: float | None = Threshold(
@@ -110,19 +107,10 @@ def level(clip: Clip) -> float | None:
     if (count := min(len(powers), len(probabilities))) < LEAST:
         return None
     powers, probabilities = powers[:count], probabilities[:count]
-    speech, pause = probabilities >= SPEECH, ~_near(probabilities >= PAUSE)
+    near = np.convolve(probabilities >= PAUSE, np.ones(2 * AROUND + 1), "same")[:count] > 0.5
+    speech, pause = probabilities >= SPEECH, ~near
     if min(speech.sum(), pause.sum()) < LEAST:
         return None
     under = float(powers[pause].mean())
     spoken = max(float(powers[speech].mean()) - under, 0.0)
-    # Compared as products, as either may be zero.
-    if under <= spoken * 10 ** (LOWEST / 10):
-        return LOWEST
-    if under >= spoken * 10 ** (HIGHEST / 10):
-        return HIGHEST
-    return 10 * math.log10(under / spoken)
-
-
-def _near(voiced: Bools) -> Bools:
-    """Frames that are voiced, or near one that is."""
-    return np.convolve(voiced, np.ones(2 * AROUND + 1), "same")[: len(voiced)] > 0.5
+    return derived.bounded_decibels(under, spoken, LOWEST, HIGHEST)

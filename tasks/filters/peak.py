@@ -15,8 +15,6 @@ REASONS = {"peak": ("too_quiet", "too_loud")}
 
 
 class Settings(StageSettings):
-    """Limits on the peak; none unless asked for."""
-
     min: float | None = Threshold(None, "Lowest peak kept, dBFS.")
     max: float | None = Threshold(None, "Highest peak kept, dBFS.")
 

@@ -50,8 +50,6 @@ ASKED_BY = "the filter pitch"
 
 
 class Settings(StageSettings):
-    """Limits on pitch; none unless asked for."""
-
     min_median: float | None = Threshold(None, "Lowest median kept, Hz.", ge=0)
     max_median: float | None = Threshold(None, "Highest median kept, Hz.", ge=0)
     min_range: float | None = Threshold(

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import fft, signal
 
 from ..audio import Clip
-from ..base.arrays import RATE, Float32s, Float64s, Int64s
+from ..base.arrays import RATE, Float32s, Float64s
 from ..settings import StageSettings, Threshold
 from . import _derived as derived
 from ._derived import model_bytes as model_bytes
@@ -57,8 +57,6 @@ TINY = 1e-12
 
 
 class Settings(StageSettings):
-    """Limits on the room; none unless asked for."""
-
     min_c50: float | None = Threshold(
         None, "Lowest C50 kept, dB; 10 drops most that sounds like a hall or a far microphone."
     )
@@ -76,14 +74,15 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
             return none
         levels = _levels(samples)
         for frames in widths:
-            falls = np.minimum(-_slopes(levels, frames), STEEPEST)
-            counts[frames] += np.bincount(falls[falls > 0].astype(int), minlength=STEEPEST + 1)
+            slopes = np.minimum(-_slopes(levels, frames), STEEPEST)
+            counts[frames] += np.bincount(slopes[slopes > 0].astype(int), minlength=STEEPEST + 1)
     if min(count.sum() for count in counts.values()) < LEAST_FALLS:
         return none
     spoken = (derived.speech_probabilities(clip) >= SPEECH).sum() * WINDOW_SECONDS
     if spoken < LEAST_SPEECH:
         return none
-    early, late = (_steep(counts[frames]) for frames in widths)
+    falls = [np.cumsum(counts[frames]) for frames in widths]
+    early, late = (float(np.searchsorted(of, (1 - STEEP) * of[-1])) + 0.5 for of in falls)
     return {
         "reverberation_c50": min(C50_LINE[0] - C50_LINE[1] * early, HIGHEST_C50),
         "reverberation_rt60": math.exp(RT60_LINE[0] + RT60_LINE[1] * math.log(1 + late)),
@@ -110,9 +109,3 @@ def _slopes(levels: Float64s, frames: int) -> Float64s:
     begins = levels[: len(slopes)] > loud - BELOW
     ends = levels[frames - 1 :] > np.maximum(quiet + OVER, loud - RANGE)
     return np.asarray(slopes[begins & ends])
-
-
-def _steep(counts: Int64s) -> float:
-    """The fall that a share STEEP of them exceed, dB/s."""
-    falls = np.cumsum(counts)
-    return float(np.searchsorted(falls, (1 - STEEP) * falls[-1])) + 0.5

@@ -16,8 +16,6 @@ REASONS = {"rms": ("too_quiet", "too_loud")}
 
 
 class Settings(StageSettings):
-    """Limits on the level; none unless asked for."""
-
     min: float | None = Threshold(None, "Lowest level kept, dBFS.")
     max: float | None = Threshold(None, "Highest level kept, dBFS.")
 

@@ -15,8 +15,6 @@ REASONS = {"sample_rate_native": ("low_rate", "high_rate")}
 
 
 class Settings(StageSettings):
-    """Limits on the rate; none unless asked for."""
-
     min_native: int | None = Threshold(None, "Lowest rate kept, Hz.", ge=1)
     max_native: int | None = Threshold(None, "Highest rate kept, Hz.", ge=1)
 

@@ -19,8 +19,6 @@ REASONS = {"second_voice": ("one_voice", "several_voices")}
 
 
 class Settings(StageSettings):
-    """Limits on the share."""
-
     min: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
     max: float | None = Threshold(0.1, "Largest share kept.", ge=0, le=1)
 

@@ -32,8 +32,6 @@ REASONS = {
 
 
 class Settings(StageSettings):
-    """What counts as silence, and how much of it is too much."""
-
     threshold_db: float = Field(
         -65.0, ge=-200, le=0, description="Frames of lower RMS are silent, dBFS."
     )

@@ -49,8 +49,6 @@ STEP = 256  # frames per FFT call
 
 
 class Settings(StageSettings):
-    """Limits on the ratio, in dB."""
-
     min: float | None = Threshold(None, "Smallest ratio kept, dB.")
     max: float | None = Threshold(None, "Largest ratio kept, dB.")
 
@@ -85,13 +83,7 @@ def _ratio(clip: Clip) -> float | None:
             noise += spoken * _noise(bands[powers > 0])
     if count < LEAST_SPEECH or not total > 0:
         return None
-    signal = max(total - noise, 0.0)
-    # Compared as products, as either may be zero.
-    if signal <= noise * 10 ** (LOWEST / 10):
-        return LOWEST
-    if signal * 10 ** (-HIGHEST / 10) >= noise:
-        return HIGHEST
-    return 10 * math.log10(signal / noise)
+    return derived.bounded_decibels(max(total - noise, 0.0), noise, LOWEST, HIGHEST)
 
 
 def _parts(clip: Clip, size: int, frames: int) -> Iterator[Float64s]:
@@ -115,10 +107,8 @@ def _noise(bands: Float64s) -> float:
     """Power of the steady noise in frames [n, bands] without digital silence."""
     sums = np.cumsum(np.vstack([np.zeros((1, bands.shape[1])), bands]), axis=0)
     frames = np.arange(len(bands))
-    first, last = (
-        np.maximum(frames - SMOOTHED // 2, 0),
-        np.minimum(frames + SMOOTHED // 2 + 1, len(bands)),
-    )
+    first = np.maximum(frames - SMOOTHED // 2, 0)
+    last = np.minimum(frames + SMOOTHED // 2 + 1, len(bands))
     smoothed = (sums[last] - sums[first]) / (last - first)[:, None]
     level: Float64s = np.quantile(smoothed, QUANTILE, axis=0) / OF_MEAN
     for _ in range(ROUNDS):

@@ -47,8 +47,6 @@ REASONS = {
 
 
 class Settings(_sounds.ModelFolder):
-    """The model, and limits on what it hears; none unless asked for."""
-
     threshold: float = Field(0.2, gt=0, lt=1, description="Least probability of an event.")
     min_music_mean: float | None = Threshold(None, "Smallest mean kept.", ge=0, le=1)
     max_music_mean: float | None = Threshold(

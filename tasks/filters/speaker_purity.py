@@ -29,8 +29,6 @@ LEAST_S, HALF_S = 1.6, 6.0
 
 
 class Settings(StageSettings):
-    """Limits on the cosine, and where the model lies."""
-
     path: str | None = Transient(
         None, "Folder with the model; default: where `uttermill models fetch speakers` put it."
     )

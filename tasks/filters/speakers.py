@@ -17,8 +17,6 @@ LEAST_S = 0.25
 
 
 class Settings(StageSettings):
-    """Limits on the number."""
-
     min: float | None = Threshold(None, "Fewest speakers kept.", ge=0)
     max: float | None = Threshold(1, "Most speakers kept.", ge=0)
 

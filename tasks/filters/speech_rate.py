@@ -47,8 +47,6 @@ TINY = 1e-12
 
 
 class Settings(StageSettings):
-    """Limits on the rate; none unless asked for."""
-
     min: float | None = Threshold(
         None, "Slowest kept, syllables a second; people read aloud at 4 to 6.", ge=0
     )

@@ -21,8 +21,6 @@ REASONS = {"speech_ratio": ("little_speech", "all_speech")}
 
 
 class Settings(StageSettings):
-    """What counts as speech; no limits on its share unless asked for."""
-
     threshold: float = Field(
         0.5, ge=0, le=1, description="Windows of this probability or more are speech."
     )

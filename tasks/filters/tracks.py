@@ -16,8 +16,6 @@ REASONS = {"tracks": ("no_own_channels", "own_channels")}
 
 
 class Settings(StageSettings):
-    """Limits on the number."""
-
     min: float | None = Threshold(2, "Fewest channels kept.", ge=0)
     max: float | None = Threshold(None, "Most channels kept.", ge=0)
 

@@ -50,8 +50,6 @@ ASKED_BY = "the filter voice"
 
 
 class Settings(StageSettings):
-    """The examples, and limits on the cosines."""
-
     like: tuple[str, ...] = Transient((), "Recordings of the voices to keep, one person in each.")
     unlike: tuple[str, ...] = Transient((), "Recordings of voices to drop, one person in each.")
     path: str | None = Transient(

@@ -21,8 +21,6 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """How much noise, and in how many utterances."""
-
     min_snr_db: float = Field(10.0, ge=-30, le=100, description="Most noise, dB.")
     max_snr_db: float = Field(30.0, ge=-30, le=100, description="Least noise, dB.")
     probability: float = Field(1.0, ge=0, le=1, description="Share of utterances that get noise.")
@@ -36,7 +34,9 @@ class Settings(StageSettings):
 
 
 def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
-    random = _generator(samples, settings.seed)
+    content = hashlib.sha256(str(settings.seed).encode() + b"\0")
+    content.update(np.ascontiguousarray(samples, "<f4").tobytes())
+    random = np.random.Generator(np.random.PCG64(int.from_bytes(content.digest(), "big")))
     chosen = random.random() < settings.probability
     snr = random.uniform(settings.min_snr_db, settings.max_snr_db)
     power = float(np.mean(samples.astype(np.float64) ** 2))
@@ -45,9 +45,3 @@ def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
     noise = random.standard_normal(len(samples))
     noise *= np.sqrt(power / 10 ** (snr / 10))
     return (samples + noise).astype(np.float32)
-
-
-def _generator(samples: Float32s, seed: int) -> np.random.Generator:
-    content = hashlib.sha256(str(seed).encode() + b"\0")
-    content.update(np.ascontiguousarray(samples, "<f4").tobytes())
-    return np.random.Generator(np.random.PCG64(int.from_bytes(content.digest(), "big")))

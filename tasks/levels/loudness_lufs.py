@@ -20,8 +20,6 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """Target loudness and peak ceiling."""
-
     target_lufs: float = Field(-23.0, ge=-60, le=0, description="Integrated loudness, LUFS.")
     ceiling_db: float = Field(-1.0, ge=-60, le=0, description="Highest sample allowed, dBFS.")
 

@@ -12,8 +12,6 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """Target of the peak."""
-
     target_db: float = Field(-1.0, ge=-60, le=0, description="Level of the loudest sample, dBFS.")
 
 

@@ -4,7 +4,7 @@ how a folder of the user's cache is created."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from ..base import environment
 from ..base.errors import ConfigError
 from ..storage import temporary
 from ..storage.atomic import fsync
-from .registry import Model
+from .registry import File, Model
 
 State = Literal["ok", "missing", "damaged"]
 
@@ -113,6 +113,12 @@ def graph_and_list(model: str, lists: Sequence[str], needs: str, of: str) -> tup
             f"and the list of its {of} ({' or '.join(lists)}){f'; {lack}' if model else ''}"
         )
     return graphs[0], names
+
+
+def of_user(name: str, about: str, licence: str, asked_by: str, paths: Iterable[Path]) -> Model:
+    """A model in a folder of the user's, for the data card."""
+    files = tuple(File(path.name, sha256(path), path.stat().st_size) for path in paths)
+    return Model(name, about, "a folder of the user's", licence, (asked_by,), files, "")
 
 
 @contextmanager

@@ -35,8 +35,6 @@ TOUCH = 0.01  # s of speech at the ends of a pause that may be rounding
 
 
 class Settings(StageSettings):
-    """Who hears the recording."""
-
     engine: Literal["by_recogniser", "ctc"] = Field(
         "by_recogniser",
         description="by_recogniser: by the words that a recogniser hears; ctc: by the scores of a "

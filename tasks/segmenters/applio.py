@@ -36,8 +36,6 @@ LISTENS = True
 
 
 class Settings(StageSettings):
-    """Which pauses are removed, and how long windows are."""
-
     mode: Literal["automatic", "simple"] = Field(
         "automatic",
         description="automatic: remove pauses, then cut windows; simple: cut windows throughout.",

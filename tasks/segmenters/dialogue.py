@@ -26,7 +26,7 @@ from ..recording import Segment
 from ..recording.turns import Range, Voices, merged
 from ..settings import StageSettings
 from ..speech.silero import SHA256, WINDOW, Probabilities
-from . import Segmenter, Span
+from . import KnownSpans, Segmenter, Span
 
 PAUSE_WORTH = 0.2  # gain of a pause of PAUSE_S or more: makes up for a length 22 % off target
 PAUSE_S = 1.0
@@ -61,65 +61,57 @@ class WindowCuts:
 
     def __init__(self, lengths: Lengths) -> None:
         self._lengths = lengths
-        self._start: int | None = None  # of the window that is open
+        self.start: int | None = None  # first sample of the open window
         self._done = 0  # without an open window: samples before it are covered
         self._pauses: list[Pause] = []  # since its start
         self.final: list[Span] = []
-
-    @property
-    def open_start(self) -> int | None:
-        """First sample of the open window, or None."""
-        return self._start
 
     def begins(self, begin: int) -> None:
         """A conversation begins, after silence."""
         if self._done < begin:
             self.final.append(Span(self._done, begin, "non_speech"))
-        self._start = begin
+        self.start = begin
 
     def pause(self, pause: Pause, until: int) -> None:
         """The next pause; `until`: where its conversation ends."""
-        if self._start is None:
+        if self.start is None:
             self.final.append(Span(self._done, pause.end, "unsegmented", reason=NO_PAUSE))
             self._go_on(pause)
         else:
             self._pauses.append(pause)
-            self._decide(pause.end, until)
-
-    def reached(self, position: int, until: int) -> None:
-        """There is no pause between the last one and `position`."""
-        self._decide(position, until)
+            self.decide(pause.end, until)
 
     def ends(self, end: int, length: int) -> None:
         """The conversation ends, in a silence of `length` samples."""
         pause = Pause(end, end, length)
-        if self._start is None:
+        if self.start is None:
             self.final.append(Span(self._done, end, "unsegmented", reason=NO_PAUSE))
         else:
             self._pauses.append(pause)
-            self._decide(end, end, complete=True)
+            self.decide(end, end, complete=True)
             if self._pauses:
                 self._leave(pause, TOO_SHORT)
-        self._start, self._done = None, end
+        self.start, self._done = None, end
 
-    def _decide(self, heard: int, until: int, complete: bool = False) -> None:
-        """End windows as long as no later pause can be a better end; `complete`: there is none."""
-        while self._start is not None:
+    def decide(self, heard: int, until: int, complete: bool = False) -> None:
+        """End windows as long as no pause after `heard` can be a better end; `complete`: there is
+        none."""
+        while self.start is not None:
             best = min(self._pauses, key=lambda pause: self._cost(pause, until), default=None)
             cost = inf if best is None else self._cost(best, until)
             if best is not None and cost < inf:
                 if not complete and self._least_after(heard) < cost:
                     return
-                self.final.append(Span(self._start, best.end))
+                self.final.append(Span(self.start, best.end))
                 self._go_on(best)
-            elif heard - self._start > self._lengths.longest:
+            elif heard - self.start > self._lengths.longest:
                 self._give_up()
             else:
                 return
 
     def _cost(self, pause: Pause, until: int) -> float:
-        assert self._start is not None
-        lengths, length = self._lengths, pause.end - self._start
+        assert self.start is not None
+        lengths, length = self._lengths, pause.end - self.start
         if not lengths.shortest <= length <= lengths.longest:
             return inf
         worth = PAUSE_WORTH * min(pause.length / lengths.rate / PAUSE_S, 1.0)
@@ -128,8 +120,8 @@ class WindowCuts:
 
     def _least_after(self, heard: int) -> float:
         """The least cost of a pause after `heard`."""
-        assert self._start is not None
-        length = heard - self._start
+        assert self.start is not None
+        length = heard - self.start
         if length > self._lengths.longest:
             return inf
         return log(max(length / self._lengths.target, 1.0)) - PAUSE_WORTH
@@ -137,19 +129,19 @@ class WindowCuts:
     def _give_up(self) -> None:
         """No window can begin at `_start`: leave out what lies before the last pause that is near
         enough to end one, else before the next pause."""
-        assert self._start is not None
-        end = self._start + self._lengths.longest
+        assert self.start is not None
+        end = self.start + self._lengths.longest
         if near := [pause for pause in self._pauses if pause.end <= end]:
             self._leave(near[-1], TOO_SHORT)
         elif self._pauses:
             self._leave(self._pauses[0], NO_PAUSE)
         else:
-            self._done, self._start = self._start, None
+            self._done, self.start = self.start, None
 
     def _leave(self, pause: Pause, reason: str) -> None:
-        assert self._start is not None
-        if self._start < pause.end:
-            self.final.append(Span(self._start, pause.end, "unsegmented", reason=reason))
+        assert self.start is not None
+        if self.start < pause.end:
+            self.final.append(Span(self.start, pause.end, "unsegmented", reason=reason))
         self._go_on(pause)
 
     def _go_on(self, pause: Pause) -> None:
@@ -157,7 +149,7 @@ class WindowCuts:
         self._pauses = [later for later in self._pauses if later.end > pause.end]
         if pause.end < pause.begin:
             self.final.append(Span(pause.end, pause.begin, "non_speech"))
-        self._start = pause.begin
+        self.start = pause.begin
 
 
 VERSION = 1
@@ -168,8 +160,6 @@ KEPT_S = 0.3  # of a pause kept beside a window, at most half of it
 
 
 class Settings(StageSettings):
-    """How long windows are, and at which pauses they end."""
-
     target_seconds: float = Field(60.0, ge=1, le=3600, description="About how long a window is, s.")
     min_seconds: float = Field(30.0, ge=1, le=3600, description="Shortest window, s.")
     max_seconds: float = Field(120.0, ge=1, le=3600, description="Longest window, s.")
@@ -245,7 +235,7 @@ class Dialogue:
 
     @property
     def needed_from(self) -> int:
-        start = self._cuts.open_start
+        start = self._cuts.start
         return self._count if start is None else min(start, self._count)
 
     def _take(self) -> list[Span]:
@@ -270,7 +260,7 @@ class Dialogue:
                     self._stop_talking(start, end)
         if self._talking and self._gaps:
             gap = self._gaps[0]
-            self._cuts.reached(min(self._native(self._windows), gap.start), gap.until)
+            self._cuts.decide(min(self._native(self._windows), gap.start), gap.until)
 
     def _native(self, window: int) -> int:
         return window * WINDOW * self._rate // RATE
@@ -301,23 +291,15 @@ class Dialogue:
         self._talking = False
 
 
-class NoTurns:
+class NoTurns(KnownSpans):
     """No turns are known: the recording is `unsegmented`."""
 
-    def __init__(self) -> None:
-        self.needed_from = 0
-
-    def push(self, block: Float32s) -> list[Span]:
-        self.needed_from += len(block)
-        return []
-
     def finish(self) -> list[Span]:
-        count = self.needed_from
-        return [Span(0, count, "unsegmented", reason="no_turns")] if count else []
+        return [Span(0, self.at, "unsegmented", reason="no_turns")] if self.at else []
 
 
 def at_turns(settings: Settings, rate: int, given: Sequence[Segment], voices: Voices) -> Segmenter:
-    return Dialogue(settings, rate, voices) if voices.turns else NoTurns()
+    return Dialogue(settings, rate, voices) if voices.turns else NoTurns(())
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:

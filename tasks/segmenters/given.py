@@ -30,8 +30,6 @@ FAR = 1 << 60  # samples: beyond the end of any recording
 
 
 class Settings(StageSettings):
-    """Up to which length segments with word times stay whole."""
-
     target_seconds: float = Field(
         10.0,
         ge=0.5,

@@ -33,8 +33,6 @@ EMILIA = {"min_seconds": 3.0, "max_gap_seconds": 2.0, "min_speech_ms": 250, "spe
 
 
 class Settings(SpeechSettings):
-    """Speech detection, and the rules by which speech is joined and cut."""
-
     merge: Literal["default", "emilia"] = Field(
         "default",
         description="emilia: the rules of Emilia-Pipe on speaker turns, the source's or a "
@@ -177,14 +175,11 @@ def at_turns(
 ) -> Segmenter:
     """Cuts stretches of one speaker; with `merge: emilia`, the source's segments are the turns if
     there are any."""
-    if isinstance(settings, Settings) and settings.merge == "emilia":
-        return start(settings, rate, given) if given else _at_emilia_turns(settings, rate, voices)
-    if len({turn.speaker for turn in voices.turns}) < 2:
+    emilia = isinstance(settings, Settings) and settings.merge == "emilia"
+    if (emilia and given) or (not emilia and len({turn.speaker for turn in voices.turns}) < 2):
         return start(settings, rate, given)
-    return AtTurns(voices, rate, partial(Vad, settings, rate))
-
-
-def _at_emilia_turns(settings: Settings, rate: int, voices: Voices) -> Segmenter:
+    if not emilia:
+        return AtTurns(voices, rate, partial(Vad, settings, rate))
     divided = stretches(voices, rate)
     kept = divided.kept
     turns = [Segment(s.start / rate, s.end / rate, speaker=str(s.speaker)) for s in kept]

@@ -132,10 +132,10 @@ def _judged(parts: list[_Windows], channels: int) -> Sides:
         return Sides(False, "what sounds in one of them alone is not speech")
     alone = float(every.sum() / (spoken | every).sum())
     correlation = float(np.median(correlations[every]))
-    spoken_levels = [_median(levels[mask, n]) for n, mask in enumerate(masks)]
-    leaked = [_leaked(levels, masks, n) for n in range(channels)]
-    above = min(level - leak for level, leak in zip(spoken_levels, leaked, strict=True))
-    leaks = [_leak(levels, masks, n) for n in range(channels)]
+    #: [n][m]: the level of channel n while the side of channel m speaks alone, dBFS
+    medians = [[_median(levels[mask, n]) for mask in masks] for n in range(channels)]
+    above = min(row[n] - max(row[:n] + row[n + 1 :]) for n, row in enumerate(medians))
+    leaks = (_leak(levels, masks, n) for n in range(channels))
     cross_talk = max((leak for leak in leaks if leak is not None), default=None)
     measured = alone, correlation, cross_talk
     if heard.min() < max(LEAST_SECONDS, LEAST_SHARE * heard.sum()):
@@ -151,12 +151,6 @@ def _judged(parts: list[_Windows], channels: int) -> Sides:
 
 def _median(values: Float64s) -> float:
     return float(np.median(values)) if len(values) else -120.0
-
-
-def _leaked(levels: Float64s, masks: list[Bools], channel: int) -> float:
-    """The loudest leakage of another side into a channel, dBFS."""
-    others = (mask for other, mask in enumerate(masks) if other != channel)
-    return max(_median(levels[mask, channel]) for mask in others)
 
 
 def _leak(levels: Float64s, masks: list[Bools], channel: int) -> float | None:

@@ -51,7 +51,7 @@ def cut(pauses: Sequence[tuple[int, int]], end: int) -> list[Span]:
     cuts = WindowCuts(LENGTHS)
     cuts.begins(0)
     for middle, length in pauses:
-        cuts.reached(middle - length, end)
+        cuts.decide(middle - length, end)
         cuts.pause(Pause(middle, middle, length), end)
     cuts.ends(end, 5)
     cuts.begins(end)

@@ -32,7 +32,6 @@ Settings = CuttingSettings
 
 
 def identity(settings: Settings) -> str:
-    """The voice detector's hash."""
     return SHA256[:16]
 
 

@@ -87,7 +87,6 @@ class Settings(CuttingSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The hashes of both models; loading checks them."""
     return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
 
 
@@ -96,7 +95,6 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """Raises ConfigError if a model is missing or a different one."""
     model_files.located(registry.SEGMENTATION, ASKED_BY, settings.path)
     embedding.check(ASKED_BY, settings.path)
 

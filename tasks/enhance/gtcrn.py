@@ -33,7 +33,6 @@ class Settings(EnhancerSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The hash of the model; it is checked before a worker starts."""
     return registry.GTCRN.files[0].sha256
 
 
@@ -42,7 +41,6 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """Raises ConfigError if the model is missing or a different one."""
     model_files.located(registry.GTCRN, ASKED_BY, settings.path)
 
 

@@ -52,7 +52,7 @@ class Settings(EnhancerSettings):
 
 
 def identity(settings: Settings) -> str | None:
-    """The hash of the graph; None if there is none, which `check_weights` refuses."""
+    """None if `check_weights` refuses it."""
     try:
         return model_files.sha256(_graph(settings))
     except ConfigError:
@@ -65,7 +65,6 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """Raises ConfigError if there is no graph, or one with another input."""
     _dims(settings)
 
 

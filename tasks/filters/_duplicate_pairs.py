@@ -70,21 +70,10 @@ def _sharing(
     sorted_key = key.astype(np.uint64) << np.uint64(64 - SORTED_BITS)
     codes = []
     for rest in (duration << np.uint64(16) | place, place << np.uint64(20) | duration):
-        order = _sorted(sorted_key | rest, clip)
+        order = np.lexsort((clip, sorted_key | rest))
         codes.append(_neighbours(key[order], clip[order], frame[order], seconds[order], thresholds))
     unique = np.sort(np.concatenate(codes))  # np.unique's hash table is slow for many
     return unique[first_of_runs(unique)]
-
-
-def _sorted(codes: UInt64s, clip: UInt32s) -> Int64s:
-    """The order by code, then by clip. Few codes are equal; a stable sort of all takes longer."""
-    order = np.argsort(codes)
-    ordered = codes[order]
-    tied = np.r_[False, ordered[1:] == ordered[:-1], False]
-    places = np.flatnonzero(tied[1:] | tied[:-1])
-    equal = order[places]
-    order[places] = equal[np.lexsort((clip[equal], codes[equal]))]
-    return order
 
 
 def _neighbours(

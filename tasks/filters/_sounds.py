@@ -82,7 +82,7 @@ class ModelFolder(StageSettings):
 
 
 def identity(settings: ModelFolder) -> str | None:
-    """The hashes of the model's files; None if `check_weights` refuses it."""
+    """None if `check_weights` refuses it."""
     if not settings.model:
         return registry.FIRERED.files[0].sha256[:16]
     try:
@@ -100,7 +100,6 @@ def known_models(settings: ModelFolder) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: ModelFolder) -> None:
-    """Raises ConfigError if the folder holds no model, or one that cannot be used."""
     tagger(settings.model)
 
 
@@ -158,8 +157,8 @@ class Tagger:
         self._input, self._output = given.name, fitting[0].name
         self._steps: tuple[onnx_graph.Steps, onnx_graph.Steps] | None = None
         if {"tensor(float)"} != {given.type, fitting[0].type}:
-            model = graph.read_bytes()
-            before, after = (onnx_graph.steps(model, end.name) for end in (given, fitting[0]))
+            content = graph.read_bytes()
+            before, after = (onnx_graph.steps(content, end.name) for end in (given, fitting[0]))
             if before is None or after is None:
                 raise ConfigError(
                     f"{ASKED_BY}: {graph.name} takes {given.type} and gives {fitting[0].type}, and "

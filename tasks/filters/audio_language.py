@@ -56,7 +56,7 @@ class Settings(StageSettings):
 
 
 def identity(settings: Settings) -> str | None:
-    """The hashes of the model's files; None if there is none, which `check_weights` refuses."""
+    """None if `check_weights` refuses it."""
     try:
         return "-".join(map(model_files.sha256, _all_files(settings.model)))
     except ConfigError:
@@ -70,7 +70,6 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """Raises ConfigError if the folder holds no model, or one that cannot be used."""
     _, languages = _loaded(settings.model)
     if unknown := sorted({*(settings.allowed or ())} - {*languages}):
         codes = ", ".join(sorted(languages))

@@ -56,7 +56,6 @@ class Settings(StageSettings):
 
 
 def identity(settings: Settings) -> str:
-    """sha256 of the model, which is checked before a run and when it is loaded."""
     return registry.DISTILLMOS.files[0].sha256
 
 

@@ -15,12 +15,7 @@ COLUMNS = {"file_size": ("bytes", "encoded size of the whole recording")}
 REASONS = {"file_size": ("too_small", "too_large")}
 
 #: Powers of 1000 (`k`, `kB`) and, with an `i`, of 1024 (`Ki`, `KiB`).
-_UNITS = {"": 1} | {
-    prefix + tail: base**power
-    for power, prefix in enumerate("kmgt", start=1)
-    for tail, base in (("", 1000), ("i", 1024))
-}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?i?)b?(?:ytes?)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(?:([kmgt])(i?))?b?(?:ytes?)?\s*", re.IGNORECASE)
 
 
 def parse_size(value: object) -> object:
@@ -32,9 +27,10 @@ def parse_size(value: object) -> object:
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value)
-    if match is None or match[2].lower() not in _UNITS:
+    if match is None:
         raise ValueError(f"{value!r} is not a size; write 1500000, 1.5MB or 20KiB")
-    return round(float(match[1]) * _UNITS[match[2].lower()])
+    power = " kmgt".index((match[2] or " ").lower())
+    return round(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]

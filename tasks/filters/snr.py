@@ -54,15 +54,12 @@ class Settings(StageSettings):
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    return {"snr": _ratio(clip)}
-
-
-def _ratio(clip: Clip) -> float | None:
+    none: dict[str, float | None] = {"snr": None}
     size = round(clip.rate * FRAME_SECONDS)
     hop = size // 2
     frames = (clip.num_samples - size) // hop + 1
     if frames < LEAST_SPEECH:
-        return None
+        return none
     centres = (np.arange(frames) * hop + size / 2) / clip.rate
     part = math.ceil(frames / math.ceil(clip.seconds / PART_SECONDS))
     probabilities: Float32s | None = None
@@ -70,7 +67,7 @@ def _ratio(clip: Clip) -> float | None:
     for bands in _parts(clip, size, part):
         powers = bands.sum(axis=1)
         if not np.isfinite(powers).all():
-            return None
+            return none
         if probabilities is None:  # only now: the detector must not see NaN
             probabilities = derived.speech_probabilities(clip)
         window = (centres[done : done + len(bands)] / FRAME_SECONDS).astype(np.int64)
@@ -82,8 +79,9 @@ def _ratio(clip: Clip) -> float | None:
             total += float(powers[speech].sum())
             noise += spoken * _noise(bands[powers > 0])
     if count < LEAST_SPEECH or not total > 0:
-        return None
-    return derived.bounded_decibels(max(total - noise, 0.0), noise, LOWEST, HIGHEST)
+        return none
+    speech_power = max(total - noise, 0.0)
+    return {"snr": derived.bounded_decibels(speech_power, noise, LOWEST, HIGHEST)}
 
 
 def _parts(clip: Clip, size: int, frames: int) -> Iterator[Float64s]:

@@ -2,12 +2,11 @@
 
 `uttermill models fetch sounds` installs a model of speech, music and singing, FireRedVAD's. The
 other groups take a model of AudioSet's classes, such as YAMNet, in a local folder, `model`: one
-graph (`.onnx`), which takes 16 kHz samples or YAMNet's log mel patches, and the list of its classes
-(`yamnet_class_map.csv`, `class_labels_indices.csv` or `labels.txt`). Windows of the channel mean
-are 0.96 s every 0.48 s (YAMNet: 0.975), or of a graph's own length, every half of that; a group is
-as likely as its likeliest class.
-An event is a run of windows, each by its middle, in which a group reaches `threshold`; its score is
-the largest. Music under speech seldom does: limit its mean instead.
+graph (`.onnx`, see `_sounds.py`), and the list of its classes (`yamnet_class_map.csv`,
+`class_labels_indices.csv` or `labels.txt`). Windows of the channel mean are 0.96 s every 0.48 s
+(YAMNet: 0.975), or of a graph's own length, every half of that; a group is as likely as its
+likeliest class. An event is a run of windows, each by its middle, in which a group reaches
+`threshold`; its score is the largest. Music under speech seldom does: limit its mean instead.
 
     sounds_music_mean   mean over the windows of the probability of music
     sounds_music_score  the largest

@@ -39,7 +39,6 @@ class Settings(StageSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The model's hash; loading checks it."""
     return embedding.SHA256[:16]
 
 

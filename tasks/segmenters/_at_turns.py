@@ -34,17 +34,10 @@ class Stretch:
 
 
 class Stretches(NamedTuple):
-    """Kept stretches, overlaps, stretches that are too short, and edges; each in order."""
+    """Kept stretches, and what is not kept by the reason why it is `unsegmented`; each in order."""
 
     kept: list[Stretch]
-    both: list[Range]
-    short: list[Range]
-    edges: list[Range]
-
-    @property
-    def beside(self) -> dict[str, list[Range]]:
-        """What is not kept, by the reason why it is `unsegmented`."""
-        return {"overlap": self.both, "short_turn": self.short, "turn_edge": self.edges}
+    beside: dict[str, list[Range]]
 
 
 def stretches(voices: Voices, rate: int) -> Stretches:
@@ -75,16 +68,18 @@ def stretches(voices: Voices, rate: int) -> Stretches:
             joined.append(stretch)
     taken = sorted([*((stretch.start, stretch.end) for stretch in joined), *both])
     edges = [low for low, _ in taken], [high for _, high in taken]
-    result = Stretches([], both, [], [])
+    kept: list[Stretch] = []
+    short: list[Range] = []
+    beside: list[Range] = []
     for stretch in joined:
         grown = _grown(stretch, *edges, int(GROW_S * rate), voices.edge)
         if min(grown.end, stretch.end) - max(grown.start, stretch.start) < max(voices.shortest, 1):
-            result.short.append((stretch.start, stretch.end))
+            short.append((stretch.start, stretch.end))
             continue
-        result.kept.append(grown)
+        kept.append(grown)
         sides = (stretch.start, grown.start), (grown.end, stretch.end)
-        result.edges.extend((low, high) for low, high in sides if low < high)
-    return result
+        beside += [(low, high) for low, high in sides if low < high]
+    return Stretches(kept, {"overlap": both, "short_turn": short, "turn_edge": beside})
 
 
 def _grown(stretch: Stretch, starts: list[int], ends: list[int], most: int, edge: int) -> Stretch:

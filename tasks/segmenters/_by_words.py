@@ -62,8 +62,7 @@ class Place:
             self.match = max(self.match, near)
 
     def doubt(self) -> None:
-        self.doubtful = True
-        self.match = min(self.match, DOUBTFUL)
+        self.doubtful, self.match = True, min(self.match, DOUBTFUL)
 
     def meets(self, other: Place | None) -> bool:
         """Whether no word was heard between this sentence and a completely heard one."""
@@ -135,11 +134,11 @@ class Search:
         long pause `near` words away, as many as an edit put in their place, or as many as reach a
         pause. `token`: the one before which the sentence ends; `way`: outwards, 1 or -1."""
         count = _resembling(lost, beyond) or min(replaced, near)
-        return count or self._to_pause(token, way, range(1, min(len(lost) + 1, near) + 1)) or 0
+        return count or self._to_pause(token, way, range(1, min(len(lost) + 1, near) + 1))
 
-    def _to_pause(self, token: int, way: int, counts: range) -> int | None:
-        """How many words lie between a token and the next pause; None if not in `counts`."""
-        return next((n for n in counts if self._pauses.at(token + way * n)), None)
+    def _to_pause(self, token: int, way: int, counts: range) -> int:
+        """How many words lie between a token and the next pause; 0 if not in `counts`."""
+        return next((n for n in counts if self._pauses.at(token + way * n)), 0)
 
     def _between(self, before: Place | None, after: Place | None) -> Range:
         """The tokens between two sentences."""
@@ -156,9 +155,9 @@ class Search:
         heard twice."""
         low, high = self._between(before, after)
         most = min(EDGE, len(place.words) // EXTRA)
-        more = self._to_pause(place.first, -1, range(min(most, place.first - low) + 1)) or 0
+        more = self._to_pause(place.first, -1, range(min(most, place.first - low) + 1))
         place.first -= more
-        other = self._to_pause(place.last + 1, 1, range(min(most, high - 1 - place.last) + 1)) or 0
+        other = self._to_pause(place.last + 1, 1, range(min(most, high - 1 - place.last) + 1))
         place.last += other
         place.match *= 1 - (more + other) / len(place.words)
 
@@ -312,7 +311,7 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     language = heard.language or ""
     written = sentences(text)
     words = [_words(sentence, language) for sentence in written]
-    tokens = [_word(word.word, language) for word in heard.words]
+    tokens = [_words(word.word, language) for word in heard.words]
     word_of = [n for n, several in enumerate(tokens) for _ in several]
     pauses = Pauses(heard.words, heard.speech, word_of)
     search = Search([*chain.from_iterable(tokens)], pauses)
@@ -327,10 +326,6 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     return result
 
 
+@lru_cache(maxsize=65_536)  # a book has that many different words
 def _words(text: str, language: str) -> list[str]:
     return scoring.words(scoring.normalise(text, language))
-
-
-@lru_cache(maxsize=65_536)  # a book has that many different words
-def _word(word: str, language: str) -> tuple[str, ...]:
-    return tuple(_words(word, language))

@@ -93,8 +93,7 @@ LOWEST_DB = -100.0  # level of digital silence
 def levels(windows: Float32s) -> Float64s:
     """Level of each window in dBFS, from float32 [n, samples]."""
     power = np.mean(windows.astype(np.float64) ** 2, axis=1)
-    decibels: Float64s = 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
-    return decibels
+    return np.asarray(10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10))))
 
 
 def speech_level(region: Float64s) -> float:

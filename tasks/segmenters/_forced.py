@@ -14,8 +14,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from ..base.arrays import Float64s
-from ..plugins.contracts.segmenters import Emissions, RecordingTranscript
+from ..plugins.contracts.segmenters import RecordingTranscript
 from ..recording import TimedWord
 from ..scoring import ctc_path
 from ..scoring.alphabet import Spelling
@@ -39,7 +38,9 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     frames = np.concatenate([scores for _, _, scores in emissions.pieces])
     path = ctc_path.align(frames, whole, edges[:-1], emissions.alphabet.blank)
     sure = list(ctc_path.confidence(frames, whole, path))
-    starts, ends = _times(emissions)
+    # The pieces of the recording are concatenated without the pauses between them.
+    spans = [np.linspace(at, at + length, len(of) + 1) for at, length, of in emissions.pieces]
+    starts, ends = np.concatenate([s[:-1] for s in spans]), np.concatenate([s[1:] for s in spans])
     found = [Sentence(sentence, None, 0.0) for sentence in written]
     words: list[TimedWord] = []
     own_words: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last one of a sentence
@@ -67,13 +68,3 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
         span = pauses.around(order[id(first)], order[id(last)])
         found[n] = replace(found[n], span=span if span[1] > span[0] else None)
     return found
-
-
-def _times(emissions: Emissions) -> tuple[Float64s, Float64s]:
-    """Where each frame starts and ends, s; the pieces of the recording are concatenated without the
-    pauses between them."""
-    spans = [
-        np.linspace(start, start + seconds, len(scores) + 1)
-        for start, seconds, scores in emissions.pieces
-    ]
-    return np.concatenate([s[:-1] for s in spans]), np.concatenate([s[1:] for s in spans])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -105,16 +105,14 @@ class Aligned(KnownSpans):
         self._edges = None if speech is None else [*chain.from_iterable(speech)]
         self._done = 0  # samples covered
         spans: list[Span] = []
-        end, unsaid = 0, list[str]()
-        for sentence in [*sentences, None]:
-            if sentence is not None and sentence.span is None:
-                unsaid.append(sentence.text)
+        end = 0
+        for said, run in groupby(sentences, lambda sentence: sentence.span is not None):
+            if not said:
+                text = " ".join(sentence.text for sentence in run)
+                spans.append(Span(end, end, text=text, match=0.0))
                 continue
-            if unsaid:
-                spans.append(Span(end, end, text=" ".join(unsaid), match=0.0))
-                unsaid = []
-            if sentence is not None and sentence.span is not None:
-                start, stop = (round(second * rate) for second in sentence.span)
+            for sentence in run:
+                start, stop = (round(second * rate) for second in sentence.span or ())
                 start = max(start, end)
                 end = max(start, stop)
                 spans.append(Span(start, end, text=sentence.text, match=sentence.match))

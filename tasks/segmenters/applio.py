@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, Self
 
@@ -179,12 +179,8 @@ class Automatic:
     def needed_from(self) -> int:
         if self._is_short:
             return 0
-        pending = (
-            self._slicer.earliest_pending * self._hop
-            if self._windows is None
-            else self._windows.next
-        )
-        return self._ear.place(pending)
+        windows, pending = self._windows, self._slicer.earliest_pending * self._hop
+        return self._ear.place(pending if windows is None else windows.next)
 
     @property
     def _is_short(self) -> bool:
@@ -216,9 +212,8 @@ class Automatic:
 
     def _open(self, begin: int) -> _Windows:
         if self._windows is None:
-            start = begin * self._hop
-            self._pause(start)
-            self._windows = _Windows(self._settings, self._ear.rate, start)
+            self._pause(begin * self._hop)
+            self._windows = _Windows(self._settings, self._ear.rate, begin * self._hop)
         return self._windows
 
     def _cut_whole(self, windows: _Windows, end: int) -> None:
@@ -244,11 +239,10 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
     return Automatic(settings, rate)
 
 
-# Slice a recording at silence: the algorithm "slicer2" of audio-slicer, in Applio's form.
-#
-# Applio works at one rate, with a high-pass at 48 Hz (`Ear`). In: mono samples. Out: slices
-# (begin, end) in frames. Frame i is `win` samples around sample i * hop, zeros beyond the ends; it
-# is silent when its RMS is below the threshold.
+# Slice a recording at silence: the algorithm "slicer2" of audio-slicer, in Applio's form, which
+# works at one rate, with a high-pass at 48 Hz (`Ear`). Slices are (begin, end) in frames. Frame i
+# is `win` samples around sample i * hop, zeros beyond the ends; it is silent when its RMS is below
+# the threshold.
 #
 # A run of silent frames is a pause when it has `min_interval` frames and the slice before it
 # `min_length`. A pause of up to `max_kept` frames splits at its quietest frame and loses nothing;
@@ -404,7 +398,7 @@ class Slicer:
             end = begin = silence + _lowest(self._first)
         else:
             end = silence + _lowest(self._first[: kept + 1])
-            begin = self._at - kept + _lowest(list(self._last))
+            begin = self._at - kept + _lowest(self._last)
         if silence == 0:
             self.open_start = None  # nothing before the first sound is kept
         self._end(end)
@@ -416,6 +410,6 @@ class Slicer:
         self.open_start = None
 
 
-def _lowest(levels: list[float]) -> int:
+def _lowest(levels: Iterable[float]) -> int:
     """Index of the smallest level, the first of equal ones."""
-    return levels.index(min(levels))
+    return int(np.argmin([*levels]))

@@ -18,7 +18,7 @@ LISTENS = True
 identity = vad.identity
 
 
-class Settings(SpeechSettings):
+class Settings(SpeechSettings, given_segmenter.Settings):
     """As of `vad` with its own rules, and the length up to which a recording is taken whole.
 
     Not `merge`: it is about speaker turns, and the source's segments are utterances here.
@@ -31,13 +31,6 @@ class Settings(SpeechSettings):
         le=3600,
         description="Longest recording without a text of its own that is taken whole, s; default: "
         "whole_up_to. A text is that of the whole recording, and lost where it is cut.",
-    )
-    caption_shift_ms: int = Field(
-        500,
-        ge=0,
-        le=5000,
-        description="How far an edge of a caption made by hand may move to a pause, ms; "
-        "0: not at all.",
     )
 
 
@@ -91,10 +84,5 @@ def at_turns(settings: Settings, rate: int, given: Sequence[Segment], voices: Vo
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
     if given:
-        lengths = given_segmenter.Settings(
-            target_seconds=settings.target_seconds,
-            max_seconds=settings.max_seconds,
-            caption_shift_ms=settings.caption_shift_ms,
-        )
-        return given_segmenter.start(lengths, rate, given)
+        return given_segmenter.start(settings, rate, given)
     return Undecided(settings, rate)

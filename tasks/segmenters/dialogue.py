@@ -178,7 +178,6 @@ class Settings(StageSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The voice detector's hash, for the recipe."""
     return SHA256[:16]
 
 

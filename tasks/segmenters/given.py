@@ -49,7 +49,6 @@ class Settings(StageSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The hash of the voice detector's model, for the recipe."""
     return SHA256[:16]
 
 
@@ -169,11 +168,8 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Given:
     return Given(settings, rate, given)
 
 
-# Moves the edges of captions to the pauses that the voice detector hears.
-#
 # A caption is shown about when its words are said, so its edges often cut a word. An edge moves to
-# the nearest pause within reach; without one it stays.
-
+# the nearest pause within reach that the voice detector hears; without one it stays.
 
 PAD = 0.1  # s of a pause that stay with the speech beside it
 LEAST_MS = 200  # shorter pauses may be within a word, or a sentence

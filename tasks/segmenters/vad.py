@@ -49,12 +49,10 @@ class Settings(SpeechSettings):
 
 
 def identity(settings: SpeechSettings) -> str:
-    """The model's hash, for the recipe."""
     return SHA256[:16]
 
 
 def uses_speakers(settings: Settings) -> bool:
-    """Whether the speakers of given segments can change the cuts."""
     return settings.merge == "emilia"
 
 

@@ -14,8 +14,6 @@ Settings = StageSettings  # none
 
 
 class Whole:
-    """Gives one span over all samples at the end."""
-
     needed_from = 0
 
     def __init__(self) -> None:

@@ -90,7 +90,6 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
 
 
 def _dims(settings: Settings) -> tuple[int, int]:
-    """dim_f and dim_t of the graph."""
     path = _graph(settings)
     [given, *more] = _session(path).get_inputs()
     shape = given.shape

@@ -278,7 +278,6 @@ def _central_minimum(rates: Float64s) -> Int64s:
 
 
 def _sounding(fingerprints: Fingerprints, clips: Int64s) -> Int64s:
-    """Number of sounding frames of each clip."""
     clip, frame = _frames_of(fingerprints, clips)
     words = fingerprints.words[fingerprints.first[clips][clip] + frame]
     return np.bincount(clip[words != 0], minlength=len(clips))

@@ -76,7 +76,9 @@ def parts(device: str, precision: Precision) -> tuple[Network, ...]:
     """The parts in order, one of each per process; threads may share them. RunError if `device` is
     a GPU that cannot be used."""
     model = pruned(weights().read_bytes())
-    sessions = [_session(onnx_graph.part(model, *cut), device) for cut in pairwise(CUTS)]
+    # One block keeps 60 MB allocated; without the arena, page faults take a tenth of the time.
+    start = partial(onnx_session.session, patterns=False, device=device)
+    sessions = [start(onnx_graph.part(model, *cut)) for cut in pairwise(CUTS)]
     if onnx_session.PROVIDERS[device] not in sessions[0].get_providers():
         raise RunError(
             f"the filter dnsmos has device: {device}, but ONNX Runtime cannot use it; CUDA's or "
@@ -87,14 +89,9 @@ def parts(device: str, precision: Precision) -> tuple[Network, ...]:
     )
     if precision == "float32":
         return near, *others
-    first = partial(_run, _session(onnx_graph.part(model, FRAMES, _FIRST), device), FRAMES)
-    rest = partial(_run, _session(quantised(model), device), "x")
+    first = partial(_run, start(onnx_graph.part(model, FRAMES, _FIRST)), FRAMES)
+    rest = partial(_run, start(quantised(model)), "x")
     return lambda frames: rest(first(frames)), *others
-
-
-def _session(model: bytes, device: str) -> onnxruntime.InferenceSession:
-    # One block keeps 60 MB allocated; without the arena, page faults take a tenth of the time.
-    return onnx_session.session(model, patterns=False, device=device)
 
 
 def _run(session: onnxruntime.InferenceSession, source: str, given: Float32s) -> Float32s:

@@ -177,8 +177,6 @@ ALIGN_FRAMES = 2  # frames on both sides of an alignment that a comparison tries
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What counts as a copy; see the settings of `duplicate`."""
-
     max_error: float
     max_drift: float  # s
     max_padding: float  # s
@@ -320,7 +318,6 @@ class StoredFingerprints(ExitStack):
         self._anchors_end += len(order)
 
     def finish(self) -> None:
-        """All rows have been added."""
         none = np.empty(0, np.uint32)
         columns = zip((none.astype(np.int64), none, none, none > 0), *self._added, strict=True)
         self.first, self.frames, self.milliseconds, self.anchored = map(np.concatenate, columns)
@@ -359,6 +356,5 @@ class StoredFingerprints(ExitStack):
 
 
 def _runs(first: Int64s, length: Int64s) -> Int64s:
-    """The places of runs, one after another."""
     ends = np.cumsum(length)
     return np.repeat(first - (ends - length), length) + np.arange(int(length.sum()))

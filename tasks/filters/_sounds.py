@@ -71,8 +71,6 @@ PIECE = round(derived.KEPT_SECONDS * RATE)  # samples that are heard at once
 
 
 class ModelFolder(StageSettings):
-    """Where the model is."""
-
     model: str = Transient(
         "",
         "Folder with an AudioSet graph and the list of its classes; default: the model that "
@@ -189,23 +187,21 @@ class Tagger:
 
     def _patches_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
         """Computes a short clip's bands once: they scale with its samples, unless clipped."""
+
+        def once() -> Float32s:
+            blocks = bands(self._filled(derived.blocks_16k(clip)))
+            return np.concatenate([np.empty(0, np.float32), *blocks])
+
         if clip.seconds > derived.KEPT_SECONDS:
             blocks, factor = bands(self._filled(louder(derived.blocks_16k(clip), gain))), 1.0
         elif gain == 1 or np.abs(samples := derived.mono_16k(clip)).max(initial=0) * gain <= 1:
-            blocks, factor = iter([self._bands_once(clip)]), gain
+            blocks, factor = iter([derived.cached(clip, "bands of sounds", once)]), gain
         else:
             blocks, factor = bands(self._filled(louder([samples], gain))), 1.0
         size, hop = FRAMES * BINS, FRAMES // 2 * BINS
         for patches in derived.frames(blocks, size, hop, repeat(AT_ONCE)):
             with np.errstate(invalid="ignore"):  # what is not finite stays so
                 yield from np.log(patches * np.float32(factor) + np.float32(OFFSET))
-
-    def _bands_once(self, clip: Clip) -> Float32s:
-        def compute() -> Float32s:
-            blocks = [*bands(self._filled(derived.blocks_16k(clip)))]
-            return np.concatenate([np.empty(0, np.float32), *blocks])
-
-        return derived.cached(clip, "bands of sounds", compute)
 
     def _filled(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
         count = 0

@@ -136,8 +136,6 @@ def reject(
 
 
 class Met(NamedTuple):
-    """A clip that is a copy of a known sound."""
-
     row: int
     item: int  # index of the sound
     error: float  # share of wrong fingerprint bits

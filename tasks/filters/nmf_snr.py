@@ -76,7 +76,6 @@ FRAMES = 64  # per FFT call: half a megabyte
 
 @lru_cache(maxsize=1)
 def _window() -> Float32s:
-    """Periodic Hann window."""
     turns = np.arange(FFT) / FFT
     return (0.5 - 0.5 * np.cos(2 * np.pi * turns)).astype(np.float32)
 

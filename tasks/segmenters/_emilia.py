@@ -333,7 +333,6 @@ class EmiliaSegmenter:
             self._last = piece
 
     def _finalise(self) -> None:
-        """Finalise the last piece."""
         last, self._last = self._last, None
         if last is None or last.end <= last.start:
             return

@@ -39,16 +39,19 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     path = ctc_path.align(frames, whole, edges[:-1], emissions.alphabet.blank)
     sure = list(ctc_path.confidence(frames, whole, path))
     # The pieces of the recording are concatenated without the pauses between them.
-    spans = [np.linspace(at, at + length, len(of) + 1) for at, length, of in emissions.pieces]
+    spans = [
+        np.linspace(start, start + seconds, len(scores) + 1)
+        for start, seconds, scores in emissions.pieces
+    ]
     starts, ends = np.concatenate([s[:-1] for s in spans]), np.concatenate([s[1:] for s in spans])
-    found = [Sentence(sentence, None, 0.0) for sentence in written]
+    result = [Sentence(sentence, None, 0.0) for sentence in written]
     words: list[TimedWord] = []
     own_words: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last one of a sentence
     beside = ~np.isin(frames.argmax(axis=1), spelling.silent)
     for n, (low, high) in zip(places, pairwise(edges.tolist()), strict=True):
         logs = np.log(np.maximum(sure[low:high], 1e-9))
-        found[n] = replace(found[n], match=float(np.exp(logs.mean())))
-        if found[n].match < LEAST_SURE:
+        result[n] = replace(result[n], match=float(np.exp(logs.mean())))
+        if result[n].match < LEAST_SURE:
             continue
         beside[path.starts[low] : path.ends[high - 1]] = False
         begin, index = len(words), low
@@ -66,5 +69,5 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     pauses = Pauses(words, heard.speech)
     for n, (first, last) in own_words.items():
         span = pauses.around(order[id(first)], order[id(last)])
-        found[n] = replace(found[n], span=span if span[1] > span[0] else None)
-    return found
+        result[n] = replace(result[n], span=span if span[1] > span[0] else None)
+    return result

@@ -55,7 +55,6 @@ def hears(settings: Settings) -> Plugin:
 
 
 def identity(settings: Settings) -> str:
-    """Recipe of the recogniser, with its weights."""
     recogniser, options = plugins.ASR.resolve(settings.backend)
     return recipe.digest(recipe.of_plugin("asr", settings.backend), recogniser.weights(options))
 
@@ -106,8 +105,8 @@ class Aligned(KnownSpans):
         self._done = 0  # samples covered
         spans: list[Span] = []
         end = 0
-        for said, run in groupby(sentences, lambda sentence: sentence.span is not None):
-            if not said:
+        for spoken, run in groupby(sentences, lambda sentence: sentence.span is not None):
+            if not spoken:
                 text = " ".join(sentence.text for sentence in run)
                 spans.append(Span(end, end, text=text, match=0.0))
                 continue
@@ -149,7 +148,6 @@ class Aligned(KnownSpans):
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
-    """For a recording without a text."""
     return Aligned((), rate, "no_text")
 
 

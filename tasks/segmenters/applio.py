@@ -95,7 +95,6 @@ class _Windows:
 
     @property
     def next(self) -> int:
-        """Where the next one begins."""
         # slightly more: in floating point, 2.7 s are not a whole number of samples
         return self._start + math.floor(self._step * self._index + 1e-6)
 
@@ -110,8 +109,6 @@ class _Windows:
 
 
 class Simple:
-    """Windows over the whole recording."""
-
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings = settings
         self._windows = _Windows(settings, rate, 0)
@@ -198,7 +195,6 @@ class Automatic:
             self._cut_whole(windows, min(slicer.open_until * self._hop, self._ear.heard))
 
     def _cut_slices(self) -> None:
-        """Cut the rest of each final slice into windows."""
         for begin, end in self._slicer.final:
             stop = min(end * self._hop, self._ear.heard)
             self._cut_rest(self._open(begin), stop)
@@ -217,7 +213,6 @@ class Automatic:
         return self._windows
 
     def _cut_whole(self, windows: _Windows, end: int) -> None:
-        """Cut full windows while more than an overlap remains before `end`."""
         self._out += windows.until(end, math.floor(self._beyond) + 1)
 
     def _pause(self, end: int) -> None:
@@ -373,7 +368,6 @@ class Slicer:
         self._at += 1
 
     def finish(self) -> None:
-        """The recording ended."""
         if self._silence is not None and self._at - self._silence >= self._min_interval:
             self._end(self._silence + _lowest(self._first[: self._kept + 1]))
         self._end(self._at)

@@ -36,16 +36,6 @@ TOO_SHORT, NO_PAUSE = "short_dialogue", "no_pause"
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
-    """Of windows, in samples at `rate` Hz."""
-
-    shortest: int
-    target: int
-    longest: int
-    rate: int
-
-
-@dataclass(frozen=True, slots=True)
 class Pause:
     """Where nobody speaks for `length` samples: a window ends at `end`, the next one begins at
     `begin`."""
@@ -57,17 +47,17 @@ class Pause:
 
 class WindowCuts:
     """Takes conversations and the pauses in them; `final` collects spans, which the caller
-    empties."""
+    empties. Lengths of windows are in samples at `rate` Hz."""
 
-    def __init__(self, lengths: Lengths) -> None:
-        self._lengths = lengths
+    def __init__(self, shortest: int, target: int, longest: int, rate: int) -> None:
+        self._shortest, self._target, self._longest = shortest, target, longest
+        self._rate = rate
         self.start: int | None = None  # first sample of the open window
         self._done = 0  # without an open window: samples before it are covered
         self._pauses: list[Pause] = []  # since its start
         self.final: list[Span] = []
 
     def begins(self, begin: int) -> None:
-        """A conversation begins, after silence."""
         if self._done < begin:
             self.final.append(Span(self._done, begin, "non_speech"))
         self.start = begin
@@ -104,33 +94,33 @@ class WindowCuts:
                     return
                 self.final.append(Span(self.start, best.end))
                 self._go_on(best)
-            elif heard - self.start > self._lengths.longest:
+            elif heard - self.start > self._longest:
                 self._give_up()
             else:
                 return
 
     def _cost(self, pause: Pause, until: int) -> float:
         assert self.start is not None
-        lengths, length = self._lengths, pause.end - self.start
-        if not lengths.shortest <= length <= lengths.longest:
+        length = pause.end - self.start
+        if not self._shortest <= length <= self._longest:
             return inf
-        worth = PAUSE_WORTH * min(pause.length / lengths.rate / PAUSE_S, 1.0)
-        scrap = SCRAP if 0 < until - pause.begin < lengths.shortest else 0.0
-        return abs(log(length / lengths.target)) - worth + scrap
+        worth = PAUSE_WORTH * min(pause.length / self._rate / PAUSE_S, 1.0)
+        scrap = SCRAP if 0 < until - pause.begin < self._shortest else 0.0
+        return abs(log(length / self._target)) - worth + scrap
 
     def _least_after(self, heard: int) -> float:
         """The least cost of a pause after `heard`."""
         assert self.start is not None
         length = heard - self.start
-        if length > self._lengths.longest:
+        if length > self._longest:
             return inf
-        return log(max(length / self._lengths.target, 1.0)) - PAUSE_WORTH
+        return log(max(length / self._target, 1.0)) - PAUSE_WORTH
 
     def _give_up(self) -> None:
-        """No window can begin at `_start`: leave out what lies before the last pause that is near
+        """No window can begin at `start`: leave out what lies before the last pause that is near
         enough to end one, else before the next pause."""
         assert self.start is not None
-        end = self.start + self._lengths.longest
+        end = self.start + self._longest
         if near := [pause for pause in self._pauses if pause.end <= end]:
             self._leave(near[-1], TOO_SHORT)
         elif self._pauses:
@@ -145,7 +135,6 @@ class WindowCuts:
         self._go_on(pause)
 
     def _go_on(self, pause: Pause) -> None:
-        """Begin a window after a pause."""
         self._pauses = [later for later in self._pauses if later.end > pause.end]
         if pause.end < pause.begin:
             self.final.append(Span(pause.end, pause.begin, "non_speech"))
@@ -212,7 +201,7 @@ class Dialogue:
         self._model = Probabilities(rate)
         wanted = settings.min_seconds, settings.target_seconds, settings.max_seconds
         shortest, target, longest = (round(seconds * rate) for seconds in wanted)
-        self._cuts = WindowCuts(Lengths(shortest, target, longest, rate))
+        self._cuts = WindowCuts(shortest, target, longest, rate)
         ranges = [(turn.start, turn.end) for turn in voices.turns]
         self._gaps = deque(gaps(ranges, round(settings.max_gap_seconds * rate)))
         self._quiet: list[Range] = []  # runs of quiet windows in the first gap

@@ -76,7 +76,6 @@ class Given(KnownSpans):
         return rest + [Span(a, b, "unsegmented", reason=reason) for a, b in gaps]
 
     def _within(self, span: Span) -> Span:
-        """As much of a span as the recording has."""
         return replace(span, start=min(span.start, self.at), end=min(span.end, self.at))
 
 

@@ -10,7 +10,6 @@ With `merge: emilia`, the rules of Emilia-Pipe apply instead (`_emilia.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -65,13 +64,13 @@ class Vad:
         self._detector = SpeechDetector(settings)
         self._pad = settings.speech_pad_ms * RATE // 1000  # samples at 16 kHz
         longest = (int(settings.max_seconds * RATE) - 2 * self._pad) // WINDOW
-        lengths = Lengths(
+        self._builder = UtteranceBuilder(
             shortest=max(-(-int(settings.min_seconds * RATE) // WINDOW), 1),
             target=max(min(int(settings.target_seconds * RATE) // WINDOW, longest), 1),
             longest=longest,
             max_gap=int(settings.max_gap_seconds * RATE) // WINDOW,
+            dip=self._dip,
         )
-        self._builder = UtteranceBuilder(lengths, self._dip)
         self._count = 0  # native samples pushed
         self._done = 0  # native samples covered by spans so far
         self._probs: list[float] = []  # of the windows from `_first` on
@@ -154,13 +153,11 @@ class Vad:
         self._builder.final.clear()
 
     def _cover(self, end: int, kind: Kind, reason: str | None) -> None:
-        """Add a span from the end of the last one to `end`, unless it is empty."""
         if end > self._done:
             self._out.append(Span(self._done, end, kind, reason=reason))
             self._done = end
 
     def _native(self, position: int) -> int:
-        """A position at 16 kHz as a sample of the recording."""
         return min(max(position * self._rate // RATE, 0), self._count)
 
     def _take(self) -> list[Span]:
@@ -207,28 +204,23 @@ SLACK = 1.25
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Limits in windows."""
-
-    shortest: int
-    target: int
-    longest: int
-    max_gap: int
-
-    @property
-    def split_above(self) -> int:
-        return min(int(self.target * SLACK), self.longest)
-
-
 class UtteranceBuilder:
     """`final` collects (start, end, start of the next speech or None); the caller empties it.
 
     `dip(low, high)` gives the best cut between two windows: (end, start of the next).
     """
 
-    def __init__(self, lengths: Lengths, dip: Callable[[int, int], Range]) -> None:
-        self._lengths, self._dip = lengths, dip
+    def __init__(
+        self,
+        shortest: int,
+        target: int,
+        longest: int,
+        max_gap: int,
+        dip: Callable[[int, int], Range],
+    ) -> None:
+        self._shortest, self._target, self._longest = shortest, target, longest
+        self._max_gap, self._dip = max_gap, dip
+        self._split_above = min(int(target * SLACK), longest)
         self._regions: list[Range] = []  # of the utterance that may still grow
         self._cut: int | None = None  # last cut inside the open region
         self.final: list[tuple[int, int, int | None]] = []
@@ -240,7 +232,7 @@ class UtteranceBuilder:
 
     def region_reaches(self, start: int, until: int) -> None:
         """The region from `start` is still open and lasts at least up to `until`."""
-        start = self._cut_long(self._rest_of(start), until, self._lengths.shortest)
+        start = self._cut_long(self._rest_of(start), until, self._shortest)
         self._split([(start, until)])
 
     def region_ended(self, start: int, end: int) -> None:
@@ -252,7 +244,7 @@ class UtteranceBuilder:
 
     def no_speech_before(self, window: int) -> None:
         """No region is open, and the next one does not start before `window`."""
-        if self._regions and window - self._regions[-1][1] >= self._lengths.max_gap:
+        if self._regions and window - self._regions[-1][1] >= self._max_gap:
             self._finalise(len(self._regions), None)
 
     def finish(self) -> None:
@@ -261,26 +253,23 @@ class UtteranceBuilder:
     def _rest_of(self, start: int) -> int:
         """Start of the uncut rest of a region; finalises regions before a long pause."""
         start = start if self._cut is None else self._cut
-        if self._regions and start - self._regions[-1][1] >= self._lengths.max_gap:
+        if self._regions and start - self._regions[-1][1] >= self._max_gap:
             self._finalise(len(self._regions), start)
         return start
 
     def _split(self, coming: list[Range]) -> None:
         """Settle utterances until the rest, together with `coming`, is short enough."""
-        lengths = self._lengths
         while self._regions:
             regions = self._regions + coming
             begin = regions[0][0]
-            if regions[-1][1] - begin <= lengths.split_above:
+            if regions[-1][1] - begin <= self._split_above:
                 return
             pauses = range(1, len(regions))
             fair = [k for k in pauses if self._is_fair(regions, k)]
             if not fair:
                 # A scrap is joined rather than left alone; `_cut_long` bounds the result.
-                last_is_scrap = regions[-1][1] - regions[-1][0] < lengths.shortest
-                if self._is_scrap() or (
-                    last_is_scrap and regions[-1][1] - begin <= lengths.longest
-                ):
+                last_is_scrap = regions[-1][1] - regions[-1][0] < self._shortest
+                if self._is_scrap() or (last_is_scrap and regions[-1][1] - begin <= self._longest):
                     return
             best = max(
                 fair or [len(regions) - 1], key=lambda k: (regions[k][0] - regions[k - 1][1], k)
@@ -289,27 +278,25 @@ class UtteranceBuilder:
 
     def _is_fair(self, regions: list[Range], k: int) -> bool:
         """Whether a split before region `k` leaves no scrap and about the target length."""
-        lengths = self._lengths
         first = regions[k - 1][1] - regions[0][0]
         rest = regions[-1][1] - regions[k][0]
-        return min(first, rest) >= lengths.shortest and (
-            lengths.target // 2 <= first <= lengths.split_above
-            or (first < lengths.target // 2 and k == len(regions) - 1)
+        return min(first, rest) >= self._shortest and (
+            self._target // 2 <= first <= self._split_above
+            or (first < self._target // 2 and k == len(regions) - 1)
         )
 
     def _cut_long(self, start: int, end: int, spare: int) -> int:
         """Cut utterances off a region until `longest` plus `spare` is left; start of the rest."""
-        lengths = self._lengths
         while True:
             # A scrap before the region becomes part of its first utterance.
             begin = self._regions[0][0] if self._is_scrap() else start
-            if end - begin <= lengths.longest + spare:
+            if end - begin <= self._longest + spare:
                 return start
             if begin == start:
                 self._finalise(len(self._regions), start)
-            least = max(min(lengths.target, lengths.longest) // 2, lengths.shortest)
+            least = max(min(self._target, self._longest) // 2, self._shortest)
             low = max(begin + least, start + 1)
-            high = max(min(begin + lengths.longest, end - lengths.shortest), low)
+            high = max(min(begin + self._longest, end - self._shortest), low)
             stop, start = self._dip(low, high)
             self._regions = [(begin, stop)]
             self._finalise(1, start)
@@ -318,10 +305,9 @@ class UtteranceBuilder:
     def _is_scrap(self) -> bool:
         """Whether the utterance under way is too short to stand alone."""
         regions = self._regions
-        return bool(regions) and regions[-1][1] - regions[0][0] < self._lengths.shortest
+        return bool(regions) and regions[-1][1] - regions[0][0] < self._shortest
 
     def _finalise(self, count: int, next_start: int | None) -> None:
-        """Settle the first `count` regions as one utterance."""
         if count:
             self.final.append((self._regions[0][0], self._regions[count - 1][1], next_start))
             del self._regions[:count]

@@ -9,7 +9,6 @@ windows of 32 ms at 16 kHz.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,13 +37,9 @@ _STEP = WINDOW / RATE
 Blocks = Callable[[], Iterable[Float32s]]
 
 
-class _Windows(NamedTuple):
-    """Levels of consecutive windows in dBFS [n, channels]; whether each holds speech [n, channels];
-    and the correlation of the two loudest channels [n]."""
-
-    levels: Float64s
-    speech: Bools
-    correlation: Float64s
+#: Levels of consecutive windows in dBFS [n, channels]; whether each holds speech [n, channels]; and
+#: the correlation of the two loudest channels [n].
+_Windows = tuple[Float64s, Bools, Float64s]
 
 
 def looked_at(blocks: Blocks, rate: int, channels: int) -> Sides:
@@ -107,7 +102,7 @@ def _spoken(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[_W
         levels = _levels(grid)
         columns = [np.ascontiguousarray(grid[:, :, n]) for n in range(channels)]
         speech = np.stack([fresh_probabilities(column) >= SPEECH for column in columns], 1)
-        yield _Windows(levels, speech, _correlations(grid, levels))
+        yield levels, speech, _correlations(grid, levels)
         seconds += (speech & (levels >= AUDIBLE)).any(axis=1).sum() * _STEP
         if seconds >= ENOUGH:
             return

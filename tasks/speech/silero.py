@@ -54,7 +54,6 @@ class MonoStream:
         return resampled
 
     def finish(self) -> Float32s:
-        """The remaining samples."""
         return self.push(np.empty(0, np.float32), last=True)
 
 
@@ -163,13 +162,11 @@ class Hysteresis:
         return self._at if self.pause is None else self.pause
 
     def regions(self, probabilities: Float32s) -> Iterator[tuple[int, int]]:
-        """The regions that the next windows confirm."""
         for probability in probabilities.tolist():
             if (region := self.push(probability)) is not None:
                 yield region
 
     def finish(self) -> list[tuple[int, int]]:
-        """The open region, if any."""
         region = [] if self.start is None else [(self.start, self.until)]
         self.start = self.pause = None
         return region

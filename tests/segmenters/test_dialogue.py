@@ -33,14 +33,14 @@ from uttermill.tasks.insight.report import page
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.recording.turns import Turn, Voices
 from uttermill.tasks.segmenters import Segmenter, Span, dialogue
-from uttermill.tasks.segmenters.dialogue import Lengths, Pause, WindowCuts
+from uttermill.tasks.segmenters.dialogue import Pause, WindowCuts
 from uttermill.tasks.settings import Plugin, Source
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe
 
 ORACLE = "tests.plugins.oracle_asr"
 CHAT = [{"use": "chat_jsonl", "tasks": ["dialogue"]}]
-LENGTHS = Lengths(shortest=30, target=60, longest=120, rate=1)
+LENGTHS = 30, 60, 120, 1  # shortest, target, longest, rate
 needs_voices = pytest.mark.skipif(
     find_spec("espeakng_loader") is None, reason="espeakng-loader is not installed"
 )
@@ -48,7 +48,7 @@ needs_voices = pytest.mark.skipif(
 
 def cut(pauses: Sequence[tuple[int, int]], end: int) -> list[Span]:
     """Of one conversation from 0 to `end` with these pauses: (middle, length)."""
-    cuts = WindowCuts(LENGTHS)
+    cuts = WindowCuts(*LENGTHS)
     cuts.begins(0)
     for middle, length in pauses:
         cuts.decide(middle - length, end)
@@ -95,7 +95,7 @@ def test_windows_cover_all_and_keep_their_lengths(steps: list[int], data: st.Dat
     kept = [span for span in spans if span.kind == "utterance"]
     assert all(30 <= span.end - span.start <= 120 for span in kept)
     assert {edge for span in kept for edge in (span.start, span.end)} <= {0, *places}
-    alone = WindowCuts(LENGTHS)  # told of all pauses late
+    alone = WindowCuts(*LENGTHS)  # told of all pauses late
     alone.begins(0)
     for middle, length in pauses:
         alone.pause(Pause(middle, middle, length), places[-1])

@@ -36,6 +36,8 @@ from ._fingerprints import (
     Thresholds,
 )
 
+MAX_ROUNDS = 32
+
 
 class Copies(NamedTuple):
     """The rows that are copies, best first, with the row of each one's original and how the two
@@ -105,7 +107,9 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
     originals = _Originals(linked[first_of_runs(linked)])
     seconds = clips.seconds[originals.clips]
     pairs = _among(originals.clips, pairs)
-    while len(pairs.one):
+    for _ in range(MAX_ROUNDS):
+        if not len(pairs.one):
+            return originals
         linked = np.unique(np.concatenate([pairs.one, pairs.other]))
         original = _best_of_group(pairs, linked, len(originals.clips))
         direct = np.flatnonzero(original[pairs.one] == pairs.one)
@@ -122,6 +126,14 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
         free[original[linked]] = False
         keep = np.flatnonzero(free[pairs.one] & free[pairs.other])
         pairs, compared = pairs.take(keep), compared.take(keep)
+    # The rest of a very long chain of copies: decided pair by pair, best first.
+    best: set[int] = set()
+    for pair in np.lexsort((pairs.other, pairs.one)):
+        one, other = int(pairs.one[pair]), int(pairs.other[pair])
+        if originals.original[one] < 0 and originals.original[other] < 0 and other not in best:
+            best.add(one)
+            only = np.array([pair])
+            originals.assign(pairs.take(only), compared.take(only))
     return originals
 
 

@@ -1,7 +1,4 @@
-"""Diarizers: who speaks when in a recording.
-
-`tasks.plugins.contracts.diarizers` says what one has.
-"""
+"""Diarizers: who speaks when in a recording."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from ._windows import FRAMES, Stretch, Window, Windows, frame_of_window, stretch
 
 VERSION = 5
 LISTENS = True
+MODELS = (registry.SEGMENTATION, registry.CAMPPLUS)
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, if there are others
@@ -88,10 +89,6 @@ class Settings(CuttingSettings):
 
 def identity(settings: Settings) -> str:
     return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return registry.SEGMENTATION, registry.CAMPPLUS
 
 
 def check_weights(settings: Settings) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 RATE = 48_000
+MODELS = (registry.DEEPFILTER,)
 ENGINES = {"onnxruntime": "InferenceSession"}
 ASKED_BY = "enhance.use=deepfilter"
 
@@ -34,10 +35,6 @@ class Settings(EnhancerSettings):
 
 def identity(settings: Settings) -> str:
     return registry.DEEPFILTER.files[0].sha256
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return (registry.DEEPFILTER,)
 
 
 def check_weights(settings: Settings) -> None:

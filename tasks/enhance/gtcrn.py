@@ -18,6 +18,7 @@ from . import Enhancer, EnhancerSettings
 
 VERSION = 2
 RATE = 16_000
+MODELS = (registry.GTCRN,)
 ENGINES = {"onnxruntime": "InferenceSession"}
 ASKED_BY = "enhance.use=gtcrn"
 
@@ -34,10 +35,6 @@ class Settings(EnhancerSettings):
 
 def identity(settings: Settings) -> str:
     return registry.GTCRN.files[0].sha256
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return (registry.GTCRN,)
 
 
 def check_weights(settings: Settings) -> None:

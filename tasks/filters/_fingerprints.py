@@ -71,10 +71,7 @@ FAINTEST = 1e-12  # power in the loudest frame's bands below which a clip is sil
 
 
 def fingerprint(clip: Clip, seconds: float) -> bytes:
-    """Fingerprint of the first `seconds` of a clip, with the digest of all of it.
-
-    Memory does not grow with the clip's length.
-    """
+    """Of the first `seconds` of a clip, with the digest of all of it."""
     most = min(MAX_FRAMES, int(seconds / HOP_SECONDS))
     words, anchors = encode(_energies(derived.blocks_16k(clip), most))
     milliseconds = min(round(1000 * clip.num_samples / clip.rate), 2**32 - 1)

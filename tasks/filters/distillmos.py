@@ -31,6 +31,7 @@ from ._derived import blocks_16k
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
+MODELS = (registry.DISTILLMOS,)
 COLUMNS = {"distillmos": ("MOS", "predicted quality of the speech, DistillMOS")}
 REASONS = {"distillmos": ("low_distillmos", "high_distillmos")}
 
@@ -57,10 +58,6 @@ class Settings(StageSettings):
 
 def identity(settings: Settings) -> str:
     return registry.DISTILLMOS.files[0].sha256
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return (registry.DISTILLMOS,)
 
 
 def check_weights(settings: Settings) -> None:

@@ -35,6 +35,7 @@ from ._derived import KEPT_SECONDS, blocks_16k, mono_16k
 
 VERSION = 2  # 2: windows share more, so last digits differ
 COSTLY = True
+MODELS = (registry.DNSMOS,)
 COLUMNS = {
     "dnsmos_sig": ("MOS", "predicted quality of the speech, DNSMOS P.835"),
     "dnsmos_bak": ("MOS", "predicted unobtrusiveness of the background, DNSMOS P.835"),
@@ -91,10 +92,6 @@ def identity(settings: Settings) -> str:
     """sha256 of the model. ConfigError if it is missing or a different model."""
     _dnsmos.weights()
     return _dnsmos.SHA256
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return (registry.DNSMOS,)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -99,8 +99,7 @@ def fingerprint(clip: Clip, settings: Settings) -> bytes:
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    """Nothing: a clip alone does not show that it is a copy."""
-    return {}
+    return {}  # a clip alone does not show that it is a copy
 
 
 def reject(

@@ -28,6 +28,7 @@ from ._derived import blocks_16k
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession"}
 COSTLY = True
+MODELS = (registry.SWIFT_F0,)
 COLUMNS = {
     "pitch_median": ("Hz", "median of the voice's fundamental frequency"),
     "pitch_range": ("semitones", "from the 5th to the 95th percentile of the frequency"),
@@ -60,10 +61,6 @@ class Settings(StageSettings):
     )
     min_voiced: float | None = Threshold(None, "Smallest voiced share kept.", ge=0, le=1)
     max_voiced: float | None = Threshold(None, "Largest voiced share kept.", ge=0, le=1)
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return (registry.SWIFT_F0,)
 
 
 def check_weights(settings: Settings) -> None:

@@ -23,6 +23,7 @@ from . import _derived as derived
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
+MODELS = (registry.CAMPPLUS,)
 COLUMNS = {"speaker_purity": ("1", "cosine of the voices of the utterance's halves")}
 REASONS = {"speaker_purity": ("several_voices", "one_voice")}
 LEAST_S, HALF_S = 1.6, 6.0
@@ -40,10 +41,6 @@ class Settings(StageSettings):
 
 def identity(settings: Settings) -> str:
     return embedding.SHA256[:16]
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return (registry.CAMPPLUS,)
 
 
 def check_weights(settings: Settings) -> None:

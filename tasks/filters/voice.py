@@ -32,6 +32,7 @@ from . import _derived as derived
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
+MODELS = (registry.CAMPPLUS,)
 EMBEDDING = "voice_embedding"
 COLUMNS = {
     "voice_like": ("1", "cosine of its voice and the nearest example of `like`"),
@@ -68,10 +69,6 @@ def identity(settings: Settings) -> str:
         files = (Path(name) for name in some)
         hashes.append("-".join(model_files.sha256(f)[:16] if f.is_file() else "" for f in files))
     return " ".join(hashes)
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    return (registry.CAMPPLUS,)
 
 
 def check_weights(settings: Settings) -> None:

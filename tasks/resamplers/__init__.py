@@ -1,1 +1,1 @@
-"""Resamplers. `tasks.plugins.contracts.resamplers` says what one has."""
+"""Resamplers of clips."""

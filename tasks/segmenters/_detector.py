@@ -230,7 +230,6 @@ class SpeechDetector:
             self._first = self._at - KEPT
 
     def finish(self) -> None:
-        """Finalise all regions: no window follows."""
         for region in self._hysteresis.finish():
             self._close(*region)
         self._second_opinion(self._at)

@@ -75,8 +75,6 @@ class Undecided:
 
 
 def at_turns(settings: Settings, rate: int, given: Sequence[Segment], voices: Voices) -> Segmenter:
-    """The source's segments if there are any; else, with two speakers or more, stretches of one
-    speaker."""
     if given or len({turn.speaker for turn in voices.turns}) < 2:
         return start(settings, rate, given)
     return vad.at_turns(settings, rate, given, voices)

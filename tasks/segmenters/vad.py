@@ -168,8 +168,7 @@ class Vad:
 def at_turns(
     settings: SpeechSettings, rate: int, given: Sequence[Segment], voices: Voices
 ) -> Segmenter:
-    """Cuts stretches of one speaker; with `merge: emilia`, the source's segments are the turns if
-    there are any."""
+    """With `merge: emilia`, the source's segments are the turns if there are any."""
     emilia = isinstance(settings, Settings) and settings.merge == "emilia"
     if (emilia and given) or (not emilia and len({turn.speaker for turn in voices.turns}) < 2):
         return start(settings, rate, given)
@@ -189,9 +188,7 @@ def start(settings: SpeechSettings, rate: int, given: Sequence[Segment]) -> Segm
     return Vad(settings, rate)
 
 
-# Speech regions to utterances: join over short pauses, split at the longest ones.
-#
-# In: speech regions in order. Out: utterances. All positions and lengths are windows of 32 ms.
+# Speech regions to utterances; positions and lengths are windows of 32 ms.
 #
 # 1. Adjacent regions are joined if the pause between them is shorter than `max_gap`.
 # 2. An utterance that grows beyond `SLACK` times the target is split at its longest pause between

@@ -19,8 +19,7 @@ SHA256 = registry.CAMPPLUS.files[0].sha256
 
 
 def check(asked_by: str, folder: str | None) -> None:
-    """ConfigError, with the command that downloads the model, if it is missing or a different
-    one."""
+    """ConfigError, with the command that downloads the model, unless it is there."""
     model_files.located(registry.CAMPPLUS, asked_by, folder)
 
 

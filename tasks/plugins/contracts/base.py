@@ -38,9 +38,12 @@ class LoadedPlugin(ABC):
         no model. ConfigError if the model is missing."""
         return None
 
+    #: The models of the registry that it uses whatever its settings.
+    MODELS: tuple[Model, ...] = ()
+
     def known_models(self, settings: PluginSettings) -> tuple[Model, ...]:
-        """The models of the registry that it uses: a version's data card names them."""
-        return ()
+        """The models that it uses: a version's data card names them."""
+        return self.MODELS
 
     def model_bytes(self, settings: PluginSettings) -> int:
         """Approximate memory of a worker that its weights take, bytes. Called before a worker

@@ -38,20 +38,14 @@ VERSION = 1
 COLUMNS: dict[str, tuple[str, str]] = {}
 LOSSY = 1.0
 ROUNDS = 4  # one is enough, unless a comparison finds a copy from one side only
-#: Bits per sample of lossless codecs.
-BITS = {
-    "pcm_u8": 8.0,
-    "pcm_s8": 8.0,
-    "pcm_16": 16.0,
-    "pcm_24": 24.0,
-    "pcm_32": 25.0,
-    "float": 25.0,
-    "double": 25.0,
-    "alac_16": 16.0,
-    "alac_24": 24.0,
-    "alac": 16.0,
-    "wavpack": 16.0,
+#: Lossless codecs by bits per sample.
+CODECS = {
+    8.0: ("pcm_u8", "pcm_s8"),
+    16.0: ("pcm_16", "alac_16", "alac", "wavpack"),
+    24.0: ("pcm_24", "alac_24"),
+    25.0: ("pcm_32", "float", "double"),
 }
+BITS = {codec: bits for bits, codecs in CODECS.items() for codec in codecs}
 
 
 class Settings(StageSettings):

@@ -50,14 +50,8 @@ def k_weighting(rate: int) -> Float64s:
     high = 10 ** (3.999843853973347 / 20)
     band = high**0.4996667741545416
     a0 = 1 + k / q + k * k
-    shelf = [
-        (high + band * k / q + k * k) / a0,
-        2 * (k * k - high) / a0,
-        (high - band * k / q + k * k) / a0,
-        1.0,
-        2 * (k * k - 1) / a0,
-        (1 - k / q + k * k) / a0,
-    ]
+    zeros = high + band * k / q + k * k, 2 * (k * k - high), high - band * k / q + k * k
+    shelf = np.array([*zeros, a0, 2 * (k * k - 1), 1 - k / q + k * k]) / a0
     k, q = math.tan(math.pi * 38.13547087602444 / rate), 0.5003270373238773
     a0 = 1 + k / q + k * k
     high_pass = [1.0, -2.0, 1.0, 1.0, 2 * (k * k - 1) / a0, (1 - k / q + k * k) / a0]

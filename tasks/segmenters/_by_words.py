@@ -86,20 +86,18 @@ class Search:
             matches = [(n, by_token[first + n]) for n in range(len(words)) if first + n in by_token]
             places.append(_place(words, self.tokens, matches))
             first += len(words)
-        heard = [n for n, place in enumerate(places) if place.heard]
-        for order in range(len(heard)):
-            self._recover(*_three(places, heard, order))
-        parts = [
-            order for order in range(len(heard)) if not self._whole(*_three(places, heard, order))
-        ]
-        doubtful = [n for n in heard if self._strays(places, n)]
-        for order in parts:
-            before, place, after = _three(places, heard, order)
-            self._widen(before, place, after)
-            if not self._whole(before, place, after):
-                doubtful.append(heard[order])
-        for n in doubtful:
-            places[n].doubt()
+        heard = [place for place in places if place.heard]
+        beside = [*zip([None, *heard], heard, [*heard[1:], None], strict=False)]
+        for neighbours in beside:
+            self._recover(*neighbours)
+        parts = [neighbours for neighbours in beside if not self._whole(*neighbours)]
+        doubtful = [p for n, p in enumerate(places) if p.heard and self._strays(places, n)]
+        for neighbours in parts:
+            self._widen(*neighbours)
+            if not self._whole(*neighbours):
+                doubtful.append(neighbours[1])
+        for place in doubtful:
+            place.doubt()
         return places
 
     def _recover(self, before: Place | None, place: Place, after: Place | None) -> None:
@@ -172,15 +170,6 @@ class Search:
         return any(lost_before or pauses.torn(token) for token in begins) or (
             lost_after and any(pauses.parts(place.last + 1 - k) for k in counts)
         )
-
-
-def _three(
-    places: Sequence[Place], heard: Sequence[int], order: int
-) -> tuple[Place | None, Place, Place | None]:
-    """(previous, this, next) of the sentences that were heard."""
-    before = places[heard[order - 1]] if order else None
-    after = places[heard[order + 1]] if order + 1 < len(heard) else None
-    return before, places[heard[order]], after
 
 
 def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:

@@ -25,7 +25,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
@@ -233,9 +233,8 @@ class EmiliaSegmenter:
         self._active: list[Turn] = []
         self._turn_ranges: list[Range] = []
         # earliest_start[n]: the smallest start among the last n turns
-        self._earliest_start = [math.inf]
-        for turn in reversed(turns):
-            self._earliest_start.append(min(turn.start, self._earliest_start[-1]))
+        starts = (turn.start for turn in reversed(turns))
+        self._earliest_start = [*accumulate(starts, min, initial=math.inf)]
         self._last: Piece | None = None  # the last piece, which may still grow
         self._utterances: list[Range] = []
         self._too_short: list[Range] = []

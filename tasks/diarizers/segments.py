@@ -32,7 +32,7 @@ from ._windows import FRAMES, Stretch, Window, Windows, frame_of_window, stretch
 
 VERSION = 5
 LISTENS = True
-MODELS = (registry.SEGMENTATION, registry.CAMPPLUS)
+USED_MODELS = (registry.SEGMENTATION, registry.CAMPPLUS)
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, if there are others

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 RATE = 48_000
-MODELS = (registry.DEEPFILTER,)
+USED_MODELS = (registry.DEEPFILTER,)
 ENGINES = {"onnxruntime": "InferenceSession"}
 ASKED_BY = "enhance.use=deepfilter"
 

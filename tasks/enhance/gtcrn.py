@@ -18,7 +18,7 @@ from . import Enhancer, EnhancerSettings
 
 VERSION = 2
 RATE = 16_000
-MODELS = (registry.GTCRN,)
+USED_MODELS = (registry.GTCRN,)
 ENGINES = {"onnxruntime": "InferenceSession"}
 ASKED_BY = "enhance.use=gtcrn"
 

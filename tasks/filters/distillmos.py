@@ -31,7 +31,7 @@ from ._derived import blocks_16k
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
-MODELS = (registry.DISTILLMOS,)
+USED_MODELS = (registry.DISTILLMOS,)
 COLUMNS = {"distillmos": ("MOS", "predicted quality of the speech, DistillMOS")}
 REASONS = {"distillmos": ("low_distillmos", "high_distillmos")}
 

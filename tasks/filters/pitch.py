@@ -28,7 +28,7 @@ from ._derived import blocks_16k
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession"}
 COSTLY = True
-MODELS = (registry.SWIFT_F0,)
+USED_MODELS = (registry.SWIFT_F0,)
 COLUMNS = {
     "pitch_median": ("Hz", "median of the voice's fundamental frequency"),
     "pitch_range": ("semitones", "from the 5th to the 95th percentile of the frequency"),

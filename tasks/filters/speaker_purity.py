@@ -23,7 +23,7 @@ from . import _derived as derived
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
-MODELS = (registry.CAMPPLUS,)
+USED_MODELS = (registry.CAMPPLUS,)
 COLUMNS = {"speaker_purity": ("1", "cosine of the voices of the utterance's halves")}
 REASONS = {"speaker_purity": ("several_voices", "one_voice")}
 LEAST_S, HALF_S = 1.6, 6.0

@@ -32,7 +32,7 @@ from . import _derived as derived
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
-MODELS = (registry.CAMPPLUS,)
+USED_MODELS = (registry.CAMPPLUS,)
 EMBEDDING = "voice_embedding"
 COLUMNS = {
     "voice_like": ("1", "cosine of its voice and the nearest example of `like`"),

@@ -197,7 +197,7 @@ def test_what_is_no_separator(tmp_path: Path) -> None:
 def test_weights_that_are_missing_or_others(module: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="run `"):
         module.check_weights(module.Settings(path=str(tmp_path)))
-    [model] = module.MODELS
+    [model] = module.USED_MODELS
     (tmp_path / model.files[0].name).write_bytes(b"other")
     with pytest.raises(ConfigError, match="sha256 differs"):
         module.check_weights(module.Settings(path=str(tmp_path)))

@@ -39,11 +39,11 @@ class LoadedPlugin(ABC):
         return None
 
     #: The models of the registry that it uses whatever its settings.
-    MODELS: tuple[Model, ...] = ()
+    USED_MODELS: tuple[Model, ...] = ()
 
     def known_models(self, settings: PluginSettings) -> tuple[Model, ...]:
         """The models that it uses: a version's data card names them."""
-        return self.MODELS
+        return self.USED_MODELS
 
     def model_bytes(self, settings: PluginSettings) -> int:
         """Approximate memory of a worker that its weights take, bytes. Called before a worker

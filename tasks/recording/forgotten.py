@@ -39,8 +39,6 @@ def file_of(recording: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Hashes of what was removed on request."""
-
     recordings: frozenset[str] = field(default_factory=frozenset)
     contents: frozenset[str] = field(default_factory=frozenset)
     speakers: frozenset[str] = field(default_factory=frozenset)
@@ -82,7 +80,6 @@ class Forgotten:
 
 
 def read(out: Path) -> Forgotten:
-    """What was removed from an OUT on request."""
     data = append_log.read(out / FILE, out / FOLDER)
     hashes: dict[str, set[str]] = {"recordings": set(), "contents": set(), "speakers": set()}
     for line in filter(bytes.strip, data.split(b"\n")):

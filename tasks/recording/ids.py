@@ -45,5 +45,4 @@ def are_over_all(speakers: pa.ChunkedArray | pc.Expression) -> pa.ChunkedArray |
 
 
 def speaker_over_all(digest: str) -> str:
-    """The speaker's name for these hex digits."""
     return f"spk_{digest[:16]}"

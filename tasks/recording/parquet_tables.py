@@ -279,7 +279,6 @@ class ArrowStream(Table):
         return pa.ipc.read_record_batch(message, self.schema)
 
     def listed(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Columns of texts and numbers of a batch, in parts. ItemError if they are too large."""
         batch = self._columns(group, names)
         for start in range(0, batch.num_rows, ROWS):
             part = batch.slice(start, ROWS)
@@ -290,7 +289,6 @@ class ArrowStream(Table):
             yield part
 
     def cells(self, group: int, name: str) -> Iterator[pa.RecordBatch]:
-        """A column of audio of a batch."""
         yield self._columns(group, [name])
 
     def _columns(self, group: int, names: Sequence[str]) -> pa.RecordBatch:

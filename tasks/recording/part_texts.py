@@ -34,8 +34,6 @@ def spelled(segment: Segment) -> tuple[TimedWord, ...]:
 
 
 class PartTexts:
-    """Texts of parts of the segments of one recording."""
-
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
         self._spelled: dict[int, tuple[list[float], tuple[TimedWord, ...]]] = {}

@@ -24,7 +24,6 @@ def noted(form: str, track: int) -> str:
 
 
 def track_of(row: RecordingRow) -> int:
-    """The track of a probed recording."""
     return int((row["format"] or "").partition("#")[2] or 0)
 
 

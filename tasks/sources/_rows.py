@@ -68,7 +68,6 @@ class Records:
 
     @cached_property
     def head(self) -> list[dict[str, object]]:
-        """The first records that can be read."""
         looked = islice(self.rows(), _columns.LOOKED)
         return [record for _, record in looked if not isinstance(record, ValueError)]
 
@@ -255,8 +254,6 @@ class _Part:
 
 
 class Group(dict[Channels | None, _Part]):
-    """The lines of one file, by channels."""
-
     def add(self, line: Line) -> str | None:
         """Adds a line; why it is skipped, if an earlier one says the same or contradicts it."""
         return self.setdefault(line.channels, _Part(line)).add(line)

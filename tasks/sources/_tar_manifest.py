@@ -71,7 +71,6 @@ class TarManifest:
         return io.BufferedReader(cast(io.RawIOBase, unreachable.opened(self.path, self._opener)))
 
     def of_tar(self, name: str) -> Lines:
-        """The lines about a tar."""
         numbered = _NUMBER.search(name)
         wanted = [_ANY, int(numbered[1])] if numbered else [_ANY]
         lines: Lines = {}

@@ -30,14 +30,12 @@ class Settings(ListSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
     root, rows = list_root(path, settings.root), partial(_rows, path, settings)
     return listed(Found("datajuicer", root, rows, (), whole=False), settings)
 
 
 def notes(settings: Settings) -> list[str]:
-    """Which keys are used, and which are not."""
     head = json_lines(text_list(settings.path)).head
     roles = {"audio": (settings.audio_key,), "text": (settings.text_key,), "id": ("id",)}
     present = {role: names for role, names in roles.items() if any(names[0] in r for r in head)}

@@ -150,7 +150,6 @@ class Settings(SourceSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Walks lazily. ConfigError at once if the path cannot be read."""
     entries = _recordings(settings)
     if not (settings.include or settings.exclude):
         return entries
@@ -364,7 +363,6 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
 def _listed(
     path: str, settings: Settings, boundary: Boundary
 ) -> tuple[Iterator[os.DirEntry[str]], FolderTexts | None]:
-    """The entries of a folder, and the texts of its recordings."""
     entries = list(_entries(path))
     names = (
         entry.name

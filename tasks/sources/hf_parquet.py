@@ -63,7 +63,6 @@ class Settings(_labels.LabelSettings, SpeakerSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Lists lazily. ConfigError at once if no file can be opened with these columns."""
     listed = _files(settings)
     first, opener = listed.files[0][1], listed.boundary.opener
     root = list_root(first, settings.root) if settings.root else None
@@ -81,8 +80,6 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """Columns of the first files that seem to hold a role and are not used; labels that no row
-    has."""
     sentences: list[str] = []
     names, records = dict[str, None](), list[dict[str, object]]()
     listed = _files(settings)

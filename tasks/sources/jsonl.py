@@ -71,7 +71,6 @@ class Settings(_labels.LabelSettings, _columns.ChannelSettings, ListSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
     records = whole(path) or json_lines(path)
     roles = _roles(settings, records.head)
@@ -95,7 +94,6 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """Keys that seem to hold a role and are not used; labels that no line has."""
     path = text_list(settings.path)
     head = (whole(path) or json_lines(path)).head
     columns = _roles(settings, head)

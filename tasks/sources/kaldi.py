@@ -63,7 +63,6 @@ def gives(settings: Settings) -> str:
 
 
 def recordings(settings: Settings) -> Entries:
-    """Lists lazily. ConfigError at once without a readable wav.scp."""
     folder, status = source_root(settings.path)
     if not stat.S_ISDIR(status.st_mode):
         raise _lists.refusal(settings.path, "is not a Kaldi data folder")

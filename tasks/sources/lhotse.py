@@ -46,15 +46,12 @@ class Settings(_labels.LabelSettings, ListSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = _path(settings)
     rows, root = partial(_rows, path), list_root(path, settings.root)
     return listed(Found("lhotse", root, rows, (), whole=False), settings)
 
 
 def notes(settings: Settings) -> list[str]:
-    """What the first cuts give, which of their keys are not used, and labels that no supervision
-    has."""
     first = (cut for _, cut in islice(_cuts(_path(settings)), LOOKED))
     cuts = [cut for cut in first if isinstance(cut, _Cut)]
     stated = [_stated(one, cut.record) for cut in cuts for one in cut.segments]
@@ -117,7 +114,6 @@ def _cuts(path: str) -> Iterator[tuple[int, _Cut | ItemError | ValueError]]:
 
 
 def _rows(path: str) -> Iterator[FileRow]:
-    """A row for each supervision of each cut."""
     for number, cut in _cuts(path):
         if not isinstance(cut, _Cut):
             yield FileRow(path, number, cut)

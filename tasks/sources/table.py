@@ -80,7 +80,6 @@ class Settings(_labels.LabelSettings, _columns.ChannelSettings, ListSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Lists lazily. ConfigError at once if the table or folder cannot be read in its layout."""
     if _is_espnet(settings):
         return kaldi.recordings(_as_kaldi(settings))
     layout = _found(settings)
@@ -103,7 +102,6 @@ def _confined(layout: Found, settings: Settings, boundary: Boundary) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """What the source was taken for, which columns are not used, and which labels no row has."""
     if _is_espnet(settings):
         root = _as_kaldi(settings).root or settings.path
         says = f"ESPnet or Kaldi (wav.scp): paths start at {display_text(root)}"
@@ -156,7 +154,6 @@ def _found(settings: Settings) -> Found:
 
 
 def _plain(path: str, settings: Settings) -> Found:
-    """A table of columns."""
     objects = None
     if path.lower().endswith((".json", ".jsonl")):
         with suppress(OSError):

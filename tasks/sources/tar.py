@@ -58,7 +58,6 @@ def gives(settings: Settings) -> str:
 
 
 def recordings(settings: Settings) -> Entries:
-    """Lists lazily. ConfigError at once if there is no readable tar."""
     tars = _tars(settings)
     is_file = False
     with suppress(OSError, ValueError):  # nothing has the name of a pattern

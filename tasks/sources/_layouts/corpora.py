@@ -49,8 +49,9 @@ def _form(
     return Form(path, form.encoding, separator, names, False, frozenset(widths), quotes=False)
 
 
-def _lj(folder: str, file: str, before: str = "") -> Part | None:
+def _lj(folder: str, file: str) -> Part | None:
     """A part of rows `id|text|normalised text`, with audio in a folder beside it."""
+    before = file[: file.rfind("/") + 1]
     path = os.path.join(folder, file)
     form = _form(path, "|", False, (2, 3))
     if form is None:
@@ -94,15 +95,10 @@ def m_ailabs(folder: str) -> Iterator[Part | None]:
         if "by_book" not in place:
             continue
         after = place[place.index("by_book") + 1 :]  # mix/<book>, or <gender>/<speaker>/<book>
-        before = relative[: -len("metadata.csv")]
-        form = _form(os.path.join(folder, relative), "|", False, (2, 3))
-        if form is None:
-            continue
         locale = next((name for name in reversed(place) if _LOCALE.fullmatch(name)), None)
-        roles: Roles = {"audio": ("1",), "text": ("3", "2"), "id": ("1",)}
         speaker = after[1] if len(after) > 2 else None
-        part = Part(form.path, delimited(form), roles, speaker=speaker, language=locale)
-        yield _there(part, folder, [f"{before}wavs/", before])
+        part = _lj(folder, relative)
+        yield part and replace(part, speaker=speaker, language=locale)
 
 
 _CV_SPLITS = ("train.tsv", "dev.tsv", "test.tsv")

@@ -47,10 +47,9 @@ def corpus(path: str) -> Found | None:
     elif not path.endswith(".json") or not _is_corpus(path):
         return None
     root, name = os.path.dirname(file), os.path.basename(file)
-    kind = "wenetspeech" if "wenet" in name.lower() else "gigaspeech"
-    title = {"wenetspeech": "WenetSpeech", "gigaspeech": "GigaSpeech"}[kind]
+    title = "WenetSpeech" if "wenet" in name.lower() else "GigaSpeech"
     says = f"{title} ({name}): audio from 'path', segments with 'text_tn' or 'text', 'sid', times"
-    return Found(kind, root, lambda: _segments(file), (says,), whole=os.path.isdir(path))
+    return Found(title.lower(), root, lambda: _segments(file), (says,), whole=os.path.isdir(path))
 
 
 def _is_corpus(path: str) -> bool:

@@ -28,13 +28,8 @@ if TYPE_CHECKING:
 
 #: Packages of Dask cluster classes, all of which derive from distributed's.
 CLASS_PACKAGES = (
-    "distributed",
-    "dask.distributed",
-    "dask_jobqueue",
-    "dask_kubernetes",
-    "dask_cuda",
-    "dask_cloudprovider",
-    "coiled",
+    *("distributed", "dask.distributed", "dask_jobqueue", "dask_kubernetes", "dask_cuda"),
+    *("dask_cloudprovider", "coiled"),
 )
 
 

@@ -276,16 +276,8 @@ ANSWER_S = 20.0  # s that squeue may take
 FIELDS = "%i|%T|%L|%l|%r"  # id, state, time left, walltime, reason (last, as it may hold a bar)
 #: Final states of a job.
 OVER = {
-    "CANCELLED",
-    "COMPLETED",
-    "FAILED",
-    "TIMEOUT",
-    "NODE_FAIL",
-    "PREEMPTED",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "OUT_OF_MEMORY",
-    "COMPLETING",
+    *("CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
+    *("DEADLINE", "OUT_OF_MEMORY", "COMPLETING"),
 }
 
 

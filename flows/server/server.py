@@ -215,13 +215,8 @@ REFUSALS = (401, 403)
 #: Loggers whose records the terminal need not show: it has uttermill's own already, and the end of
 #: a run says what its server did not record.
 UNSHOWN = (
-    "uttermill",
-    "prefect.flow_runs",
-    "prefect.task_runs",
-    "prefect.events",
-    "prefect._internal.concurrency",
-    "EventsWorker",
-    "APILogWorker",
+    *("uttermill", "prefect.flow_runs", "prefect.task_runs", "prefect.events"),
+    *("prefect._internal.concurrency", "EventsWorker", "APILogWorker"),
 )
 
 

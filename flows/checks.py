@@ -12,7 +12,7 @@ from ..tasks.plugins import loading
 from ..tasks.plugins.explaining import joined
 from ..tasks.recording.names import display_text, is_utf8
 from ..tasks.settings.job import Job
-from ..tasks.shard_store import own_channels, reference_words
+from ..tasks.shard_store import model_answers, own_channels
 from ..tasks.storage import containment, versions
 from .cluster import worker_counts
 from .settings import PrepareSettings
@@ -146,7 +146,7 @@ def _check_turns(job: Job) -> None:
 
 
 def _check_aligner(job: Job) -> None:
-    use, rules = job.transcribe.backend.use, reference_words.rules_on_fit(job.transcribe)
+    use, rules = job.transcribe.backend.use, model_answers.rules_on_fit(job.transcribe)
     if rules and not job.transcribe.reference_words:
         raise ConfigError(
             f"transcribe.verdicts: {rules[0]} needs to know when each word of a source's text is "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -27,7 +26,7 @@ from .publish.unchanged import UpToDate
 from .runs import publish
 from .runs.executor import Executor, Here, Observer, Published, Sharded, Totals
 from .settings.job import Done, Job
-from .shard_store import decisions, manifest
+from .shard_store import decision_log, manifest
 from .shard_store.index import ROOTS, Index
 from .shard_store.manifest import Part
 from .stages import compaction, contract, shard, stage
@@ -38,11 +37,7 @@ REPAIRS = 3  # rounds of making damaged audio again before the disk is called ba
 
 
 def chain(
-    job: Job,
-    shard: str,
-    seconds: float,
-    executor: Executor,
-    observer: Observer,
+    job: Job, shard: str, seconds: float, executor: Executor, observer: Observer
 ) -> list[Done]:
     """Filter, resample and transcribe one shard as observed steps; damaged audio is made again.
     CorruptManifest if the shard's listing is damaged: its source has to be listed again."""
@@ -122,8 +117,6 @@ def sweep(out: Path, index: Index | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that ended well."""
-
     sharded: Sharded
     published: Published
     totals: Totals
@@ -148,7 +141,6 @@ class Begun:
     state: UpToDate | None = None
 
     def forget(self) -> None:
-        """Discard the listing and the checks, which no longer hold."""
         self.listed = self.sharded = self.state = None
 
 
@@ -166,10 +158,10 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     out_layout.begin(job.out, versions.next_number(job.out) - 1)
     totals = Totals()
     begun = begun or Begun()
-    job = decisions.pinned(job)
+    job = decision_log.pinned(job)
     if begun.listed is None and (newest := versions.newest(job.out)) is not None:
         package.proved(newest)  # refuses what `publish` would refuse, before any work
-        decisions.warn_of_gone(job, newest)
+        decision_log.warn_of_gone(job, newest)
     if job.shard.retry and begun.listed is None:
         again = forget_quarantine(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
@@ -215,7 +207,6 @@ def run_here(job: Job) -> tuple[Published, dict[str, JsonObject]]:
 def sharded(
     job: Job, executor: Executor, observer: Observer, begun: Begun | None = None
 ) -> Sharded:
-    """The shard stage as an observed step."""
     observer.start("shard", 0.0)
     work = partial(run_shard_stage, job, executor, executor.listing(job), begun)
     sharding = observer.step("shard", work)
@@ -242,11 +233,12 @@ def _chains(
     for name in stage.PER_SHARD:
         observer.start(name, sharding.done.seconds)
     shards = []
-    for name in sharding.shards:
-        if (items := state.items(name)) is None:
-            shards.append(name)
-        else:
-            _pass_over(name, items, sharding.seconds[name], observer, totals)
+    for one in sharding.shards:
+        if (items := state.items(one)) is None:
+            shards.append(one)
+        for name, count in (items or {}).items():  # it lacks nothing
+            observer.advance(name, sharding.seconds[one], reused=True)
+            totals.add(Done(name, one, 0, count))
     if passed := len(sharding.shards) - len(shards):
         log.info("%d of %d shards are unchanged; they are skipped", passed, len(sharding.shards))
 
@@ -266,28 +258,14 @@ def _chains(
         observer.finish(name)
 
 
-def _pass_over(
-    shard: str, items: Mapping[str, int], seconds: float, observer: Observer, totals: Totals
-) -> None:
-    """Count a shard that lacks nothing. `items`: of each stage."""
-    for name, count in items.items():
-        observer.advance(name, seconds, reused=True)
-        totals.add(Done(name, shard, 0, count))
-
-
 def run_shard_stage(
     job: Job, executor: Executor, scratch: Path, begun: Begun | None = None
 ) -> Sharded:
     """List the sources, probe new recordings on the workers, group and commit them; continues from
     `begun`. CorruptManifest if a shard's listing proves damaged: remove it, and call again."""
-    begun = begun or Begun()
-    if begun.sharded is None:
-        begun.sharded = _sharded(job, executor, scratch, begun)
-    return begun.sharded
-
-
-def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Sharded:
-    began = time.monotonic()
+    begun, began = begun or Begun(), time.monotonic()
+    if begun.sharded is not None:
+        return begun.sharded
     if begun.listed is None or begun.listed.scratch != scratch:
         begun.listed = _listed(job, scratch, says=begun.listed is None)
     index, survey = begun.listed.index, begun.listed.survey
@@ -312,7 +290,10 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     divided = file_parts.channel_sentences(job.out, plugins.datasets(job.sources))
     survey.leave_out(survey.known.broken)
     stated = [*survey.stated, *divided, *copies.in_words(survey.copies)]
-    return Sharded(shards, done, index, survey.ignored, survey.left, seconds, listed, away, stated)
+    begun.sharded = Sharded(
+        shards, done, index, survey.ignored, survey.left, seconds, listed, away, stated
+    )
+    return begun.sharded
 
 
 def probe_batch(recordings: int) -> int:

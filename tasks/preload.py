@@ -32,13 +32,7 @@ from .base import current_folder, environment
 from .base.errors import RunError
 from .base.process_memory import importing, without_pandas
 from .runs import libraries
-from .stages.spawn_check import (
-    OF_WORKER,
-    command_line,
-    die_first,
-    die_with_parent,
-    started_afresh,
-)
+from .stages.spawn_check import OF_WORKER, command_line, die_first, die_with_parent, started_afresh
 
 
 def warm(modules: dict[str, str]) -> tuple[str, ...]:
@@ -67,15 +61,6 @@ def agree(expected: str | None, installed: str) -> None:
         )
 
 
-def reads_utf8(encoding: str) -> None:
-    """RunError if file names have another encoding, which would change ids."""
-    if encoding != "utf-8":
-        raise RunError(
-            f"this worker reads names of files as {encoding}; start it with PYTHONUTF8=1 in its "
-            "environment"
-        )
-
-
 #: The GPUs visible to this worker, as its nanny set them before the imports below.
 VISIBLE = environment.visible_gpus()
 
@@ -87,7 +72,11 @@ if not started_afresh(command_line()):
 die_with_parent()
 die_first(OF_WORKER)
 current_folder.check(prefect=False)
-reads_utf8(sys.getfilesystemencoding())
+if (encoding := sys.getfilesystemencoding()) != "utf-8":  # which would change ids
+    raise RunError(
+        f"this worker reads names of files as {encoding}; start it with PYTHONUTF8=1 in its "
+        "environment"
+    )
 agree(environment.client_version(), version("uttermill"))
 # Ctrl-C and TERM reach the whole process group, but the client decides when its workers end, or the
 # nanny (`flows.cluster.leaving`): the worker of a preempted node first finishes its call.

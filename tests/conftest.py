@@ -164,12 +164,7 @@ def no_recipe_kept() -> Iterator[None]:
     from uttermill.tasks.shard_store import recipe
     from uttermill.tasks.stages import stage
 
-    kept = (
-        recipe.of_plugin,
-        recipe._audio_head,
-        recipe._transcript_head,
-        stage._weights,
-    )
+    kept = (recipe.of_plugin, stage._weights)
     for function in kept:
         function.cache_clear()
     yield

@@ -31,7 +31,7 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
 from ...tasks.runs import likeness
 from ...tasks.settings.job import Job
-from ...tasks.shard_store import mixed
+from ...tasks.shard_store import index
 from . import worker
 from .calls import lost_scheduler
 from .worker_counts import CPU, GPU
@@ -306,7 +306,7 @@ class Admission:
         words = other_data(unlike, self._mixed) if unlike else None
         if unlike and words is None:
             with self._recording:
-                mixed.record(self._job.out, unlike)
+                index.note_mixed(self._job.out, unlike)
         return words
 
 

@@ -26,7 +26,7 @@ from ..plugins.contracts.corpuswide import Rows
 from ..plugins.rules import Rejection
 from ..scoring.text_sketches import BANDS, LEAST, ROWS, Known
 from ..settings.job import Job
-from ..shard_store import decisions
+from ..shard_store import decision_log
 from ..speech.embedding import SIZE
 from ..storage import queries, tables
 from . import held_out
@@ -155,7 +155,7 @@ def of_corpus(
 ) -> OfCorpus:
     """Rejections of rows of `parts`, first of those that meet a test set, then by all corpus-wide
     plug-ins. For the parameters see `TranscribedRows`."""
-    spared = [key for key, decision in decisions.by_utterance(job).items() if decision.keeps]
+    spared = [key for key, decision in decision_log.by_utterance(job).items() if decision.keeps]
     rows = TranscribedRows(parts, published, spared, job.package.memory, job.scratch)
     rejections = [REJECTED.empty_table()]
     sets = held_out.read(job)

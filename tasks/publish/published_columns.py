@@ -46,7 +46,6 @@ from ..shard_store import (
     model_answers,
     own_channels,
     recipe,
-    reference_words,
     text_values,
 )
 from ..shard_store.annotated import SPOKEN
@@ -368,7 +367,7 @@ def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
     if u.aligned is None:
         return {}
     rows = u.aligned.get("word_times") or ()
-    probabilities = [p for p in reference_words.probabilities(u.aligned) if p is not None]
+    probabilities = [row["probability"] for row in rows if row["probability"] is not None]
     return {
         "reference_words": hidden.words(
             job, rows or None, u.aligned.get("language"), _most(job, u) > 0
@@ -397,7 +396,7 @@ def check(job: Job) -> None:
     declared = {one.name for one in annotated.of_job(job)}
     for name in job.package.publish:
         present = name == "turns" and turns_kept(job)
-        if name in SPOKEN and not (present or recipe.speaking(job)):
+        if name in SPOKEN and not (present or job.speakers.use != "none"):
             raise ConfigError(f"package.publish: {name} needs a diarizer: set speakers.use")
         if name not in declared | SPOKEN.keys() | {WORDS}:
             names = ", ".join(sorted({*declared, *SPOKEN, WORDS}))

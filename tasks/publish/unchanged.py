@@ -21,7 +21,7 @@ from ..plugins import source_code
 from ..recording import forgotten
 from ..settings import package
 from ..settings.job import Done, Job
-from ..shard_store import decisions, recipe, whole_job
+from ..shard_store import decision_log, recipe, whole_job
 from ..shard_store.clip_choice import labels_kept
 from ..shard_store.index import Index, Notes, digest
 from ..shard_store.stored_shard import tells_datasets_apart
@@ -59,7 +59,7 @@ class UpToDate:
             job.filter.measure_all,
             repr(limits.rules_by_stage(job)),
             [settings["package"][name] for name in ("only", "without")],
-            decisions.identity(decisions.by_utterance(job)),
+            decision_log.identity(decision_log.by_utterance(job)),
             tells_datasets_apart(job),
         )
         self._inputs = [

@@ -3,6 +3,7 @@ shard."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,8 +28,6 @@ SPOKEN: dict[str, Annotation] = {
 
 
 class Declared(NamedTuple):
-    """An annotation, and the plug-in that declares it."""
-
     shelf: Measuring
     use: str
     name: str
@@ -48,19 +47,12 @@ def of_job(job: Job) -> list[Declared]:
     ]
 
 
-def _chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
-    """(kind, plug-in) of all plug-ins that may have annotations."""
-    filters: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.all_filters]
-    return filters + [("text", plugin) for plugin in job.transcribe.verdicts]
-
-
 def check(job: Job) -> None:
     """Raises ConfigError if two plug-ins use the same name for an annotation or column, if a limit
     names an unknown label, or if a plug-in needs a measure that no plug-in takes."""
     rules_of("filters", job.filter.all_filters)
     declared = of_job(job)
     _check_needed(job)
-    _check_suspects(job)
     heard = any(plugin.use == "audio_language" for plugin in job.filter.filters)
     if job.transcribe.language_by == "sound" and not heard:
         raise ConfigError(
@@ -81,8 +73,16 @@ def check(job: Job) -> None:
 
 
 def _check_needed(job: Job) -> None:
-    """Raises ConfigError if a corpus-wide plug-in needs a measure that no plug-in takes."""
-    chosen = _chosen(job)
+    """Raises ConfigError if a corpus-wide plug-in or `transcribe.also_when` needs a measure that
+    nothing takes."""
+    taken = {c for plugin in job.filter.all_filters for c in stored_by(plugin.use).measures}
+    if missing := [name for name in job.transcribe.also_when if name not in taken]:
+        raise ConfigError(
+            f"transcribe.also_when: no filter measures {missing[0]!r}; add the filter that does, "
+            "or go by another measure"
+        )
+    chosen: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.all_filters]
+    chosen += [("text", plugin) for plugin in job.transcribe.verdicts]
     measured = {field.name for field in UTTERANCES if pa.types.is_floating(field.type)}
     for shelf, plugin in chosen:
         measured |= {*plugins.columns(shelf, plugin.use)}
@@ -93,16 +93,6 @@ def _check_needed(job: Job) -> None:
                 f"{shelf}: {plugin.use} goes by {missing[0]}, which nothing measures; add the "
                 "plug-in that does, or let it go by another measure"
             )
-
-
-def _check_suspects(job: Job) -> None:
-    """Raises ConfigError if `transcribe.also_when` uses a measure that no filter takes."""
-    measured = {c for plugin in job.filter.all_filters for c in stored_by(plugin.use).measures}
-    if missing := [name for name in job.transcribe.also_when if name not in measured]:
-        raise ConfigError(
-            f"transcribe.also_when: no filter measures {missing[0]!r}; add the filter that does, "
-            "or go by another measure"
-        )
 
 
 def on_shelves() -> dict[str, Annotation]:
@@ -117,7 +107,6 @@ def on_shelves() -> dict[str, Annotation]:
 
 
 def labels(job: Job) -> dict[str, Label]:
-    """The labels of a job's clips, by column."""
     declared = {one.name: one.kind for one in of_job(job) if isinstance(one.kind, Label)}
     return {name: kind for name, kind in declared.items() if not isinstance(kind, Text)}
 
@@ -151,6 +140,7 @@ class StoredNames(NamedTuple):
     measures: frozenset[str]  # of numbers and labels
 
 
+@cache  # asked for each utterance
 def stored_by(use: str) -> StoredNames:
     """The names of a filter's values; without labels that need the whole corpus."""
     plugin, columns = plugins.FILTERS.load(use), plugins.columns("filters", use)

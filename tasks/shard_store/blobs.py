@@ -33,16 +33,10 @@ class MadeAudio(EnhancedRow):
 
 
 class _Place(NamedTuple):
-    """The place, length and hash of PCM."""
-
     file: str  # in OUT/audio
     offset: int  # bytes
     samples: int
     sha256: str
-
-    @property
-    def span(self) -> storage.Span:
-        return self.file, self.offset, self.offset + 2 * self.samples
 
 
 def folder(out: Path, shard: str) -> Path:
@@ -132,8 +126,8 @@ def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable
         file = f"{shard}/{row['blob']}"
         return _Place(file, row["offset"], row["num_samples"], row["sha256"])
 
-    with storage.store_of(out).spans(out / "audio", [place(row).span for row in rows]) as read_span:
-        yield lambda row: _sound(read_span(place(row).span), out, place(row))
+    with _opened(out, map(place, rows)) as pcm:
+        yield lambda row: pcm(place(row))
 
 
 @contextmanager
@@ -143,28 +137,29 @@ def reading(out: Path, rows: Iterable[ClipRow]) -> Iterator[Callable[[ClipRow], 
 
     It raises CorruptManifest if the blob is missing, too short or another one.
     """
-    with storage.store_of(out).spans(
-        out / "audio", (_place(row).span for row in rows)
-    ) as read_span:
 
-        def pcm(row: ClipRow) -> Pcm:
-            place = _place(row)
-            return hidden.silenced(_sound(read_span(place.span), out, place), row.get("muted"))
+    def place(row: ClipRow) -> _Place:
+        offset = row["blob_offset"]
+        assert offset is not None  # looked up for rows of the previous version
+        sha256 = row.get("stored_sha256") or row["sha256"]
+        return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], sha256)
 
+    with _opened(out, map(place, rows)) as pcm:
+        yield lambda row: hidden.silenced(pcm(place(row)), row.get("muted"))
+
+
+@contextmanager
+def _opened(out: Path, places: Iterable[_Place]) -> Iterator[Callable[[_Place], Pcm]]:
+    def span(place: _Place) -> storage.Span:
+        return place.file, place.offset, place.offset + 2 * place.samples
+
+    def pcm(place: _Place) -> Pcm:
+        path, data = f"{out}/audio/{place.file}", read_span(span(place))
+        if data is None:
+            raise CorruptManifest(f"audio blob {path} is gone", path)
+        if len(data) != 2 * place.samples or hashlib.sha256(data).hexdigest() != place.sha256:
+            raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
+        return np.frombuffer(data, dtype="<i2")
+
+    with storage.store_of(out).spans(out / "audio", map(span, places)) as read_span:
         yield pcm
-
-
-def _place(row: ClipRow) -> _Place:
-    offset = row["blob_offset"]
-    assert offset is not None  # looked up for rows of the previous version
-    sha256 = row.get("stored_sha256") or row["sha256"]
-    return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], sha256)
-
-
-def _sound(data: bytes | None, out: Path, place: _Place) -> Pcm:
-    path = f"{out}/audio/{place.file}"
-    if data is None:
-        raise CorruptManifest(f"audio blob {path} is gone", path)
-    if len(data) != 2 * place.samples or hashlib.sha256(data).hexdigest() != place.sha256:
-        raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
-    return np.frombuffer(data, dtype="<i2")

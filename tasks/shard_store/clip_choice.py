@@ -9,7 +9,7 @@ Checkpoints stay in OUT, so another choice computes nothing again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,7 +47,6 @@ class Asked(NamedTuple):
 
 
 def restricts(package: PackageSettings) -> bool:
-    """Whether the settings restrict the choice of clips."""
     return package.only is not None or package.without is not None
 
 
@@ -103,18 +102,13 @@ def _wanted(package: PackageSettings) -> Iterator[tuple[str, str, tuple[str, ...
             yield setting, f"labels.{label}", values
 
 
-class Choice:
-    """The choice of `package`, applied to one clip after the other."""
-
-    def __init__(self, package: PackageSettings) -> None:
-        self._wanted = [*_wanted(package)]
-
-    def __call__(self, asked: Asked) -> bool:
-        """Whether a clip is chosen, as far as it is known."""
-        return all(
-            kind in asked.later or _matches(asked, kind, names) == (setting == "only")
-            for setting, kind, names in self._wanted
-        )
+def choice(package: PackageSettings) -> Callable[[Asked], bool]:
+    """A function that says whether a clip is chosen, as far as it is known."""
+    wanted = [*_wanted(package)]
+    return lambda asked: all(
+        kind in asked.later or _matches(asked, kind, names) == (setting == "only")
+        for setting, kind, names in wanted
+    )
 
 
 def _matches(asked: Asked, kind: str, names: tuple[str, ...]) -> bool:
@@ -163,7 +157,7 @@ def of_uncut(job: Job, row: RecordingRow) -> Callable[[int | None], bool]:
     that it lies in; None: whether any clip of the recording may."""
     if not restricts(job.package):
         return lambda segment: True
-    choice, diarized = Choice(job.package), job.speakers.use != "none"
+    is_chosen, diarized = choice(job.package), job.speakers.use != "none"
     of_recording = dict(row.get("labels") or ())
     parts = [
         (part.speaker or row["speaker"], part.language, of_recording | dict(part.labels))
@@ -173,7 +167,7 @@ def of_uncut(job: Job, row: RecordingRow) -> Callable[[int | None], bool]:
     for speaker, language, labels in parts or [(row["speaker"], None, of_recording)]:
         language = language or row["language"]
         later = ("speaker",) * (speaker is None and diarized) + ("language",) * (language is None)
-        chosen.append(choice(Asked(row["dataset"], speaker, language, labels, later)))
+        chosen.append(is_chosen(Asked(row["dataset"], speaker, language, labels, later)))
     return lambda segment: any(chosen) if segment is None else chosen[segment]
 
 
@@ -181,32 +175,18 @@ def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
     """Which rows (COLUMNS, perhaps `labels`) are chosen; bool [rows]. A row whose language is not
     detected yet (null, with `pending` true) matches every `only.language`; so do the kinds of a
     row's `later`."""
-    choice, nothing = Choice(package), [None] * len(rows)
-    names = rows.column_names
-    columns = [
-        rows[name].to_pylist() if name in names else nothing
-        for name in (*COLUMNS, "labels", "pending", "later")
-    ]
-    return np.array(
-        [
-            choice(
-                Asked(
-                    dataset,
-                    speaker,
-                    language,
-                    dict(labels or ()),
-                    ("language",) if pending and language is None else tuple(later or ()),
-                )
-            )
-            for dataset, speaker, language, labels, pending, later in zip(*columns, strict=True)
-        ],
-        bool,
-    )
+    takes, wanted = choice(package), (*COLUMNS, "labels", "pending", "later")
+    is_chosen = []
+    for row in rows.select([name for name in wanted if name in rows.column_names]).to_pylist():
+        unknown = row.get("pending") and row.get("language") is None
+        later = ("language",) if unknown else tuple(row.get("later") or ())
+        dataset, speaker, language = (row.get(name) for name in COLUMNS)
+        labels = dict(row.get("labels") or ())
+        is_chosen.append(takes(Asked(dataset, speaker, language, labels, later)))
+    return np.array(is_chosen, bool)
 
 
 class Named:
-    """Collects the clips' names, to report settings that match none."""
-
     def __init__(self, package: PackageSettings) -> None:
         self._wanted = [wanted for wanted in _wanted(package) if wanted[1] != "dataset"]
         self._names: dict[str, set[str]] = {kind: set() for _, kind, _ in self._wanted}
@@ -226,10 +206,11 @@ class Named:
             names.discard("")
 
     def unmatched(self) -> Iterator[str]:
-        """A message for each setting with names that no clip has."""
         for setting, kind, wanted in self._wanted:
             of_clips = self._names[kind]
-            lacking = [name for name in wanted if not _in(name, kind, of_clips)]
+            lacking = [name for name in wanted if name not in of_clips]
+            if kind == "language":
+                lacking = [n for n in wanted if not any(_of_language(n, of) for of in of_clips)]
             if lacking:
                 some = sorted(of_clips, key=lambda name: ("/" in name, name))
                 shown = ", ".join(some[:MOST]) + (" …" if len(some) > MOST else "")
@@ -237,9 +218,3 @@ class Named:
                     f"package.{setting}.{kind}: no clip has {', '.join(map(repr, lacking))}; "
                     + (f"there are: {shown}" if of_clips else "no clip has any")
                 )
-
-
-def _in(wanted: str, kind: str, names: Iterable[str]) -> bool:
-    if kind == "language":
-        return any(_of_language(wanted, name) for name in names)
-    return wanted in names

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import scoring
-from ..base.schema import LabelledTurnRow, LabelPairs, WordRow
-from ..recording import turns
+from ..base.schema import LabelledTurnRow, WordRow
+from ..recording import part_texts, turns
 from ..recording.turns import SpokenTurn, Turn
 from . import hidden, own_channels
 from .shard_view import ShardView
@@ -33,14 +33,24 @@ def labelled(
     in_channels = {one.turn: one for one in heard_turns}
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
-    place = cut.recording, cut.start, cut.end, cut.rate
-    stated, labels = view.stated_turns(*place), view.stated_labels(*place)
+    segments, place = view.stated_turns(cut.recording), (cut.start, cut.end, cut.rate)
+    stated = None if segments is None else part_texts.texts_in_span(segments, *place)
+    labels = part_texts.labels_in_span(segments or (), *place)
     channel_of = {one.speaker: one.channel for one in stretches}
     rows: list[LabelledTurnRow] = []
     for turn, of_window in with_words(stretches, cut.rate, words):
         heard: Sequence[WordRow] | None = None if words is None else of_window
         text = None if heard is None else _text(heard)
-        whole = None if stated is None else _stated_text(turn, stretches, stated)
+        inside = {(one.start, one.end) for one in stretches if _holds(turn, one)}
+        whole = None
+        if stated is not None:
+            texts = (text for start, end, text in stated if (start, end) in inside)
+            whole = scoring.unmarked(scoring.clean(" ".join(texts)))
+        longest = max(  # of the turn's segments; its labels complete the clip's
+            ((end - start, kept) for start, end, kept in labels if (start, end) in inside),
+            key=lambda pair: pair[0],
+            default=(0, dict[str, str]()),
+        )
         if (in_channel := in_channels.get(turn)) is not None:
             heard = hidden.words(view.job, in_channel.words, language, thorough)
             whole = in_channel.text if whole is None else whole
@@ -56,32 +66,10 @@ def labelled(
                 "channel": channel_of[turn.speaker],
                 "text": text,
                 "words": None if heard is None else [*heard],
-                "labels": _labels(turn, stretches, labels, cut.labels or ()),
+                "labels": sorted((dict(cut.labels or ()) | longest[1]).items()) or None,
             }
         )
     return rows
-
-
-def _stated_text(
-    turn: SpokenTurn, stretches: Sequence[Turn], stated: Sequence[tuple[int, int, str]]
-) -> str:
-    """The source's texts of the stretches of a turn, which are its segments."""
-    places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
-    texts = (text for start, end, text in stated if (start, end) in places)
-    return scoring.unmarked(scoring.clean(" ".join(texts)))
-
-
-def _labels(
-    turn: SpokenTurn,
-    stretches: Sequence[Turn],
-    stated: Sequence[tuple[int, int, dict[str, str]]],
-    of_clip: LabelPairs | tuple[()],
-) -> LabelPairs | None:
-    """The labels of the longest of a turn's segments, completed by the clip's."""
-    places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
-    inside = [(end - start, labels) for start, end, labels in stated if (start, end) in places]
-    _, longest = max(inside, key=lambda pair: pair[0], default=(0, {}))
-    return sorted((dict(of_clip) | longest).items()) or None
 
 
 def with_words(
@@ -93,17 +81,15 @@ def with_words(
     speaker: int | None = None
     for word in (words or ()) if spoken else ():
         start, end = word["start"] * rate, word["end"] * rate
-        distances = [_distance(one, start, end, speaker) for one in stretches]
+        # The distance of the word from each stretch; negative by the length of their overlap.
+        distances = [
+            (max(one.start, start) - min(one.end, end), one.speaker != speaker) for one in stretches
+        ]
         stretch = stretches[distances.index(min(distances))]
         speaker = stretch.speaker
-        of_turn[_holding(spoken, stretch)].append(word)
+        holding = (number for number, turn in enumerate(spoken) if _holds(turn, stretch))
+        of_turn[next(holding)].append(word)
     return list(zip(spoken, of_turn, strict=True))
-
-
-def _distance(stretch: Turn, start: float, end: float, speaker: int | None) -> tuple[float, bool]:
-    """The distance of a word from a stretch; negative by the length of their overlap."""
-    apart = max(stretch.start, start) - min(stretch.end, end)
-    return apart, stretch.speaker != speaker
 
 
 def _text(words: Sequence[WordRow]) -> str:
@@ -111,11 +97,6 @@ def _text(words: Sequence[WordRow]) -> str:
     pieces = [word["word"] for word in words]
     spaced = any(piece.startswith(" ") for piece in pieces)
     return scoring.clean((" " if spaced else "").join(pieces))
-
-
-def _holding(spoken: Sequence[SpokenTurn], stretch: Turn) -> int:
-    """The number of the turn that contains a stretch."""
-    return next(number for number, turn in enumerate(spoken) if _holds(turn, stretch))
 
 
 def _holds(turn: SpokenTurn, stretch: Turn) -> bool:

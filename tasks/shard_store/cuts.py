@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,24 +32,6 @@ TURNS = "turns"  # kind of the row of a recording's turns
 RECUT = "recut"  # kind of rows with measures of clips that a person cut again; not spans of a cut
 
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
-
-
-class FilterColumns(NamedTuple):
-    """The names under which the chosen filters store values of an utterance; computed once for all
-    utterances."""
-
-    filters: tuple[Plugin, ...]
-    names: tuple[annotated.StoredNames, ...]  # of each filter
-    measures: frozenset[str]  # of all filters
-    kept: frozenset[str]
-
-
-def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
-    """The names under which these filters store values."""
-    names = tuple([annotated.stored_by(plugin.use) for plugin in filters])
-    measures = frozenset[str]().union(*[one.measures for one in names])
-    kept = frozenset[str]().union(*[one.kept for one in names])
-    return FilterColumns(tuple(filters), names, measures, kept)
 
 
 @dataclass(slots=True)
@@ -97,24 +78,18 @@ class Cut:
                 if DAMAGE not in measures:
                     measures[DAMAGE] = float(touching(self.faults, start, end))
 
-    def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
+    def lacks(self, key: Key, chosen: tuple[Plugin, ...], measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that have not measured the utterance yet. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
-        chosen = filters.filters
-        measures = self.measures.get(key, {})
-        stored = self.annotations.get(key, {})
-        if filters.measures <= measures.keys() and filters.kept <= stored.keys():  # mostly true
-            return ()
-        missing = [
-            plugin
-            for plugin, names in zip(chosen, filters.names, strict=True)
-            if not (names.measures <= measures.keys() and names.kept <= stored.keys())
-        ]
-        if (
-            measure_all
-            or not any(map(costly, missing))
-            or judge(measures, cheap_rules(chosen)) is None
-        ):
+        measures, stored = self.measures.get(key, {}), self.annotations.get(key, {})
+        missing = []
+        for plugin in chosen:
+            names = annotated.stored_by(plugin.use)
+            if not (names.measures <= measures.keys() and names.kept <= stored.keys()):
+                missing.append(plugin)
+        if measure_all or not any(map(costly, missing)):
+            return tuple(missing)
+        if judge(measures, cheap_rules(chosen)) is None:
             return tuple(missing)
         return tuple(plugin for plugin in missing if not costly(plugin))
 
@@ -131,7 +106,6 @@ def seconds_beyond(segment: Segment, cut: Cut) -> float:
 
 
 def no_samples(segment: Segment, cut: Cut) -> str:
-    """A text that says why a source's segment contains no decoded sample."""
     end = "the end" if segment.end is None else f"{segment.end:.9g} s"
     length = cut.decoded / cut.rate
     if segment.end == 0.0:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from .. import plugins
 from ..base import shelves
 from ..base.errors import ConfigError
-from ..base.json_types import JsonObject
 from ..base.schema import EnhancedRow, MeasureValue
 from ..plugins.contracts import Columns
 from ..plugins.rules import Limit, Rule, Within, judge
@@ -31,24 +30,28 @@ def scorer(job: Job) -> Plugin:
     return next(chosen, Plugin(use="dnsmos"))
 
 
+def recipe_of(job: Job, audio: str) -> str | None:
+    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: recipe of its original PCM;
+    None if nothing is enhanced."""
+    if not recipe.enhancing(job):
+        return None
+    how = recipe.of_plugin("enhance", job.enhance), recipe.of_plugin("filters", scorer(job))
+    return recipe.digest("enhanced", *how, audio)
+
+
 def after(column: str) -> str:
     """The column for an enhanced clip's score."""
     return f"{column}_enhanced"
 
 
-def columns(job: Job) -> Columns:
-    """Score columns of both clips; empty if nothing is enhanced."""
-    if not recipe.enhancing(job):
-        return {}
-    return {**plugins.columns("filters", "dnsmos"), **after_columns()}
-
-
 def measures(job: Job) -> Columns:
-    """Columns of the filters' measures and of the scores of both clips."""
-    measure_units = dict[str, tuple[str, str]]()
+    """Columns of the filters' measures and, if clips are enhanced, of the scores of both clips."""
+    units = dict[str, tuple[str, str]]()
     for plugin in job.filter.all_filters:
-        measure_units.update(plugins.columns("filters", plugin.use))
-    return measure_units | columns(job)
+        units |= plugins.columns("filters", plugin.use)
+    if recipe.enhancing(job):
+        units |= {**plugins.columns("filters", "dnsmos"), **after_columns()}
+    return units
 
 
 def after_columns() -> Columns:
@@ -68,20 +71,13 @@ def rules(job: Job) -> tuple[Rule, ...]:
     """The rules on the enhanced clip's score; none if nothing is enhanced."""
     if job.enhance.use == "none":
         return ()
-    values = _settings(job.enhance)
+    values = plugins.ENHANCE.resolve(job.enhance)[1].model_dump()
     least = values.get("min_ovrl")
     original = (Within(OVRL, least),) if values.get("keep_if_better") else ()
     return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
 
 
-def _settings(enhancer: Plugin) -> JsonObject:
-    """The enhancer's settings with defaults."""
-    _, settings = plugins.ENHANCE.resolve(enhancer)
-    return settings.model_dump()
-
-
 def holds_both(use: str) -> bool:
-    """Whether a format writes the enhanced clip beside the original."""
     return "sha256_enhanced" in plugins.FORMATS.load(use).COLUMNS
 
 
@@ -105,7 +101,6 @@ def check(job: Job) -> None:
 
 
 def heard(job: Job) -> bool:
-    """Whether recognisers get enhanced clips."""
     return recipe.enhancing(job) and job.transcribe.hear == "enhanced"
 
 
@@ -123,7 +118,11 @@ def beside(
     if not spared and (rejection := judge(measures, rules(job))):
         limit = rejection.value, rejection.threshold
         outcome = Outcome("dropped", "enhance", rejection.reason, *limit)
-    better = counts(job, row)
+    better = not plugins.ENHANCE.resolve(job.enhance)[1].model_dump().get("keep_if_better")
+    if not better:
+        scores = dict(row["measures"] or ())
+        old, new = scores.get(OVRL), scores.get(after(OVRL))
+        better = old is not None and new is not None and new > old
     listens = better and heard(job)
     return replace(
         utterance,
@@ -134,12 +133,3 @@ def beside(
         pcm=row if listens else utterance.pcm,
         hears=row["audio"] if listens else None,
     )
-
-
-def counts(job: Job, row: EnhancedRow) -> bool:
-    """Whether this row's enhanced clip replaces the original."""
-    if not _settings(job.enhance).get("keep_if_better"):
-        return True
-    scores = dict(row["measures"] or ())
-    old, new = scores.get(OVRL), scores.get(after(OVRL))
-    return old is not None and new is not None and new > old

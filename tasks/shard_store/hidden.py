@@ -23,18 +23,15 @@ from .utterance import HeardUtterance
 
 
 def _hiding(job: Job) -> list[tuple[TextVerdict, StageSettings]]:
-    """The plug-ins that hide something, with their settings."""
     chosen = text_plugins(job.transcribe.verdicts)
     return [(module, settings) for _, module, settings in chosen if module.hide]
 
 
 def hides(job: Job) -> bool:
-    """Whether a chosen plug-in hides anything."""
     return bool(_hiding(job))
 
 
 def mutes(job: Job) -> bool:
-    """Whether the audio of hidden words becomes silence."""
     return any(module.mutes(settings) for module, settings in _hiding(job))
 
 
@@ -90,18 +87,20 @@ def shown(job: Job, text: str | None, language: str | None, most: int = 0) -> st
     return masked(text, searched(job, text, language, most))
 
 
+def shown_of(job: Job, utterance: HeardUtterance, text: str) -> str | None:
+    """A text of an utterance in publishable form."""
+    language = utterance.transcript["language"] if utterance.transcript else None
+    return shown(job, text, language, most_places(job, utterance, text))
+
+
 def words(
     job: Job, rows: Sequence[WordRow] | None, language: str | None, thorough: bool = False
 ) -> Sequence[WordRow] | None:
     """Words with their times; those of a hidden span become one word, its mask."""
     if not rows or not hides(job):
         return rows
-    text, starts = _joined(rows)
-    ends = [start + len(row["word"]) for start, row in zip(starts, rows, strict=True)]
-    spots, kept = places(job, text, language, thorough), list[WordRow]()
-    last: Hidden | None = None
-    for row, start, end in zip(rows, starts, ends, strict=True):
-        spot = next((spot for spot in spots if start < spot.end and spot.start < end), None)
+    kept, last = list[WordRow](), None
+    for row, spot in zip(rows, _spots(job, rows, language, thorough), strict=True):
         if spot is None:
             kept.append(row)
         elif spot is last:
@@ -143,29 +142,32 @@ def _times(
     job: Job, rows: Sequence[WordRow], language: str | None, thorough: bool
 ) -> list[tuple[float, float]]:
     """(start, end) of hidden words, s."""
-    text, starts = _joined(rows)
-    spots = places(job, text, language, thorough)
+    spots = _spots(job, rows, language, thorough)
     return [
         (row["start"], row["end"])
-        for row, start in zip(rows, starts, strict=True)
-        if any(spot.start < start + len(row["word"]) and start < spot.end for spot in spots)
+        for row, spot in zip(rows, spots, strict=True)
+        if spot is not None
     ]
 
 
-def _joined(rows: Sequence[WordRow]) -> tuple[str, list[int]]:
-    """The words as one text, and where each begins."""
-    starts, text = list[int](), ""
+def _spots(
+    job: Job, rows: Sequence[WordRow], language: str | None, thorough: bool
+) -> list[Hidden | None]:
+    """The hidden span that each word lies in."""
+    bounds, text = list[tuple[int, int]](), ""
     for row in rows:
         text += " " if text and not row["word"].startswith(" ") else ""
-        starts.append(len(text))
+        bounds.append((len(text), len(text) + len(row["word"])))
         text += row["word"]
-    return text, starts
+    spots = places(job, text, language, thorough)
+    return [
+        next((spot for spot in spots if start < spot.end and spot.start < end), None)
+        for start, end in bounds
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts of a clip in their published form."""
-
     text: str | None
     normalised: str | None
     hypothesis: str | None

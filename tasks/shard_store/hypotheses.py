@@ -15,7 +15,6 @@ from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
 from ..settings import TranscribeSettings
 from ..settings.job import Job
-from ..settings.transcribe import Bounds
 from . import language_vote
 from .language_vote import Vote
 from .utterance import HeardUtterance
@@ -30,8 +29,10 @@ def asked(
 ) -> bool:
     """Whether further recognisers transcribe an utterance: each of the first one's scores in `when`
     is unknown or within its limits, or a measure of `also_when` is within them."""
-    if _any_within(settings.also_when, measures):
-        return True
+    for column, limits in settings.also_when.items():
+        measure = measures.get(column)
+        if isinstance(measure, float) and limits.holds(measure):
+            return True
     for column, limits in settings.when.items():
         value = heard.get(column)
         if isinstance(value, int | float) and not limits.holds(float(value)):
@@ -39,16 +40,7 @@ def asked(
     return bool(settings.when or not settings.also_when)
 
 
-def _any_within(wanted: Mapping[str, Bounds], measures: Mapping[str, MeasureValue]) -> bool:
-    values = ((limits, measures.get(column)) for column, limits in wanted.items())
-    return any(isinstance(value, float) and limits.holds(value) for limits, value in values)
-
-
-def with_others(
-    utterance: HeardUtterance,
-    rows: Iterable[TranscriptRow | None],
-) -> HeardUtterance:
-    """The utterance with the transcripts of further recognisers."""
+def with_others(utterance: HeardUtterance, rows: Iterable[TranscriptRow | None]) -> HeardUtterance:
     stated, reference = utterance.cut.language, utterance.cut.reference
     others = (
         scoring.scored(row, reference, stated)
@@ -79,7 +71,6 @@ def spoken(job: Job, utterance: HeardUtterance) -> str | None:
 
 
 def compared(utterance: HeardUtterance, text: str) -> str | None:
-    """A recogniser's text, normalised for comparison."""
     for written, normalised in texts(utterance):
         if written == text:
             return normalised

@@ -49,7 +49,6 @@ class Index:
         self.refresh()
 
     def refresh(self) -> None:
-        """List all files again."""
         self.files, self.temporaries, self.foreign = {}, [], set()
         self._list(ROOTS)
 
@@ -88,7 +87,7 @@ class Index:
     def gone(self) -> list[str]:
         """Files that the last run noted and that are missing, sorted, except those whose rows or
         PCM are in another file, because a kill came before that was noted."""
-        gone = filter(manifest.OWN.fullmatch, sorted(self._noted_files() - self.files.keys()))
+        gone = filter(manifest.OWN.fullmatch, sorted({*self._noted["files"]} - self.files.keys()))
         return [name for name in gone if not manifest.replaced(self.out, name)]
 
     def repair(self, out: Path, fault: CorruptManifest) -> None:
@@ -138,7 +137,6 @@ class Index:
         return note if note and note["key"] == key else None
 
     def note_files(self) -> None:
-        """Write the list of files."""
         self._write({**self._noted, "files": sorted(self.files)})
 
     def note(
@@ -153,21 +151,16 @@ class Index:
     def forget(self, names: Iterable[str]) -> None:
         """Drop files from the index before deleting them, so that a kill in between reports no
         loss."""
-        noted = self._noted_files()
+        noted = set(self._noted["files"])
         remaining = noted.difference(names)
         if remaining != noted:
             self._write({**self._noted, "files": sorted(remaining)})
 
-    def _noted_files(self) -> set[str]:
-        return set(self._noted["files"])
-
     def _write(self, noted: Notes) -> None:
         if noted == self._noted:
             return
-        text = json.dumps(noted, sort_keys=True)
-        storage.write_atomic(
-            _path(self.out), f'{text[:-1]}, "sha256": "{_digest(text)}"}}'.encode()
-        )
+        data = json.dumps({**noted, "sha256": digest(noted)}, sort_keys=True)
+        storage.write_atomic(_path(self.out), data.encode())
         self._noted = noted
 
 
@@ -184,10 +177,7 @@ def is_there(out: Path) -> bool:
 
 def digest(*parts: object) -> str:
     """A hash of JSON values, 32 hex digits."""
-    return _digest(*(json.dumps(part, sort_keys=True) for part in parts))
-
-
-def _digest(*texts: str) -> str:
+    texts = (json.dumps(part, sort_keys=True) for part in parts)
     return hashlib.sha256(f"[{', '.join(texts)}]".encode()).hexdigest()[:32]
 
 
@@ -203,3 +193,20 @@ def _read(out: Path) -> Notes:
         noted = {}
     sound = isinstance(noted, dict) and noted.pop("sha256", None) == digest(noted)
     return noted if sound else {"files": [], "shards": {}}
+
+
+# Differences between a run's workers that may change data, if `cluster.mixed` allows them. They are
+# stored with OUT's checkpoints, and every version made from these lists them.
+
+
+def note_mixed(out: Path, differences: Iterable[str]) -> None:
+    before = mixed(out)
+    if {*differences} - {*before}:
+        data = json.dumps(sorted({*before, *differences})).encode()
+        storage.write_atomic(out / "manifests" / "mixed.json", data)
+
+
+def mixed(out: Path) -> list[str]:
+    """All recorded differences, sorted; empty if all workers have been alike."""
+    place = out / "manifests" / "mixed.json"
+    return list(storage.read_json(place)) if storage.exists(place) else []

@@ -25,8 +25,6 @@ LIKELY = 0.5
 
 @dataclass(frozen=True)
 class Vote:
-    """The vote of a recording's clips."""
-
     #: By language, the mean of its probability over the seconds of all clips, with 0 for clips in
     #: other languages. The sum is 1 if every clip is certain, and small for music.
     shares: Mapping[str, float]

@@ -18,7 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -47,8 +47,6 @@ OWN = re.compile(
 
 
 class Footer(TypedDict, total=False):
-    """Metadata of a file of manifests."""
-
     stage: str
     shard: str
     measures: dict[str, str]  # stage filter: the recipe of each filter's measures
@@ -67,7 +65,7 @@ class Part:
 
     @property
     def number(self) -> int:
-        return _number(self.name)
+        return number_of(self.name)
 
 
 def folder(out: Path, stage: str, shard: str) -> Path:
@@ -76,15 +74,11 @@ def folder(out: Path, stage: str, shard: str) -> Path:
 
 def files(out: Path, stage: str, shard: str) -> list[Path]:
     """The files of a shard's parts, sorted by name, and no other files."""
-    return _files(folder(out, stage, shard))
-
-
-def _files(home: Path) -> list[Path]:
-    return [path for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)]
+    names = storage.names(folder(out, stage, shard), ".parquet")
+    return [path for path in names if PART.fullmatch(path.stem)]
 
 
 def shards(out: Path) -> list[str]:
-    """Ids of all shards, oldest first."""
     names = storage.store_of(out).folders(out / "manifests" / "shard")
     return [name for name in names if SHARD.fullmatch(name)]
 
@@ -99,7 +93,6 @@ def leave(out: Path, fault: CorruptManifest) -> None:
 
 
 def refuse(out: Path, fault: CorruptManifest) -> None:
-    """Raise the fault."""
     raise fault
 
 
@@ -131,7 +124,6 @@ def repair_results(out: Path, fault: CorruptManifest) -> None:
 
 
 def is_listing(out: Path, fault: CorruptManifest) -> bool:
-    """Whether the fault is in a part of the shard stage."""
     return fault.path.startswith(f"{out}/manifests/shard/")
 
 
@@ -148,33 +140,35 @@ def commit(
 
     `number`: the part's position among the others; default: last.
     """
-    home = folder(out, stage, shard)
     if number is None:
-        numbers = [number_of(path) for path in _files(home)]
+        numbers = [number_of(path.name) for path in files(out, stage, shard)]
         number = max(numbers, default=-1) + 1
     footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
     schema = schema.with_metadata(footer)
     table = rows.cast(schema) if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema)
     # Small tables, read whole: dictionaries and statistics would only cost time.
     data = tables.parquet(table, compression="lz4", use_dictionary=False, write_statistics=False)
-    path = home / f"{number:06d}-{hashlib.sha256(data).hexdigest()[:16]}.parquet"
+    name = f"{number:06d}-{hashlib.sha256(data).hexdigest()[:16]}.parquet"
+    path = folder(out, stage, shard) / name
     storage.write_atomic(path, data)
     return path
 
 
 def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[Part]:
     """All intact parts of a shard, oldest first; `damaged` is called for each other file."""
-    home = folder(out, stage, shard)
-    paths = _files(home)
+    paths = files(out, stage, shard)
     opened, faults = _opened(paths)
     for _ in range(LISTINGS):
-        if not faults or (now := _files(home)) == paths:
+        if not faults or (now := files(out, stage, shard)) == paths:
             break
         paths = now  # files were joined meanwhile
         opened, faults = _opened(paths)
     for fault in faults:
         damaged(out, fault)
-    return sorted(_once(opened), key=lambda part: (part.number, part.name))
+    part_by_name: dict[str, Part] = {}  # each part once, from the file with the most parts
+    for parts in sorted(opened, key=len, reverse=True):
+        part_by_name = {part.name: part for part in parts} | part_by_name
+    return sorted(part_by_name.values(), key=lambda part: (part.number, part.name))
 
 
 def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManifest]]:
@@ -188,37 +182,22 @@ def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManife
     return files, faults
 
 
-def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
-    """Each part once, from the file with the most parts."""
-    if len(files) == 1:
-        return [*files[0]]
-    part_by_name: dict[str, Part] = {}
-    for parts in sorted(files, key=len, reverse=True):
-        part_by_name = {part.name: part for part in parts} | part_by_name
-    return [*part_by_name.values()]
-
-
 def replaced(out: Path, name: str) -> bool:
     """Whether a committed file, named relative to OUT (one of OWN), is obsolete: another file holds
     its contents, or no row names it."""
     place = out / name
+    shard, stage = place.parent.name, place.parent.parent.name
     if place.suffix == ".pcm":
-        parts = _readable(folder(out, "resample", place.parent.name))
+        parts = read(out, "resample", shard, lambda *_: None)
         named = (part.table["blob"] for part in parts)
         return bool(parts) and not any(pc.any(pc.equal(blob, place.name)).as_py() for blob in named)
-    parts = _readable(place.parent)
-    if place.parent.parent == out / "manifests" / "shard":
-        return any(part.number > number_of(place) for part in parts)
+    parts = read(out, stage, shard, lambda *_: None)
+    if stage == "shard":
+        return any(part.number > number_of(place.name) for part in parts)
     return any(part.name == place.stem for part in parts)
 
 
-def _readable(home: Path) -> list[Part]:
-    files, _ = _opened(_files(home))
-    return [part for parts in files for part in parts]
-
-
 def listings(out: Path) -> Iterator[pa.Table]:
-    """RECORDINGS of each shard."""
     return (listed(out, shard) for shard in shards(out))
 
 
@@ -237,30 +216,12 @@ def listed_in(out: Path, shard: str, name: str, damaged: OnDamage = leave) -> pa
 
 
 def recordings(out: Path, shard: str) -> list[str]:
-    """Names of a shard's recordings; reads only the newest part if that is intact."""
-    newest = max(files(out, "shard", shard), key=number_of, default=None)
-    if newest is None:
-        return []
-    names: list[str]
-    try:
-        names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
-    except (OSError, KeyError, pa.ArrowException):
-        names = listed(out, shard)["recording"].to_pylist()
+    names: list[str] = listed(out, shard)["recording"].to_pylist()
     return names
 
 
-def supersede(out: Path, shard: str, path: Path) -> None:
-    """Remove the shard stage's snapshots that are older than `path`."""
-    for other in files(out, "shard", shard):
-        if other != path and number_of(other) < number_of(path):
-            storage.remove(other)
-
-
-def number_of(path: Path) -> int:
-    return _number(path.name)
-
-
-def _number(name: str) -> int:
+def number_of(name: str) -> int:
+    """The number of a part, from its name or that of its file."""
     head = name.split("-", 1)[0]
     return int(head) if head.isdigit() else -1
 
@@ -289,7 +250,10 @@ def open_parts(path: Path) -> list[Part]:
     try:  # somebody may have given other bytes the right name
         table = tables.from_parquet(data)
         meta: Footer = json.loads((table.schema.metadata or {})[b"uttermill"])
-        parts = _parts_of(path, table, meta)
+        parts, row = list[Part](), 0
+        for name, rows in meta.pop(HOLDS, [(path.stem, len(table))]):
+            parts.append(Part(path, name, table.slice(row, rows), meta))
+            row += rows
         sound = blobs.sound_places(table) and all(PART.fullmatch(part.name) for part in parts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise CorruptManifest(f"manifest {path} cannot be read: {error}", str(path)) from error
@@ -298,14 +262,6 @@ def open_parts(path: Path) -> list[Part]:
     if len(_parts) >= PARTS_HELD:
         _parts.clear()
     _parts[path] = parts
-    return parts
-
-
-def _parts_of(path: Path, table: pa.Table, meta: Footer) -> list[Part]:
-    parts, row = [], 0
-    for name, rows in meta.pop(HOLDS, [(path.stem, len(table))]):
-        parts.append(Part(path, name, table.slice(row, rows), meta))
-        row += rows
     return parts
 
 
@@ -328,26 +284,14 @@ def passing(table: pa.Table) -> Bools:
     return flags
 
 
-def without_passing(parts: Sequence[Part]) -> list[Part]:
-    """Parts without such rows, for callers that look for missing items."""
-    masks = [passing(part.table) for part in parts]
-    return [
-        replace(part, table=part.table.filter(pa.array(~mask))) if mask.any() else part
-        for part, mask in zip(parts, masks, strict=True)
-    ]
-
-
-def standing_parts(stage: str, parts: Sequence[Part]) -> list[Part]:
-    """Parts without failures that a later result replaces."""
-    tables = last_results(stage, [part.table for part in parts])
-    return [replace(part, table=table) for part, table in zip(parts, tables, strict=True)]
-
-
-def last_results(stage: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Tables of a stage without such rows if a later result of the same item exists."""
+def last_results(stage: str, tables: Sequence[pa.Table], again: bool = False) -> list[pa.Table]:
+    """Tables of a stage without such rows if a later result of the same item exists; `again`: with
+    none of them, for callers that look for missing items."""
     masks = [passing(table) for table in tables]
     if not any(mask.any() for mask in masks):
         return [*tables]
+    if again:
+        return [table.filter(pa.array(~mask)) for table, mask in zip(tables, masks, strict=True)]
     standing_tables: list[pa.Table] = []
     later = set[str]()
     for table, mask in zip(reversed(tables), reversed(masks), strict=True):

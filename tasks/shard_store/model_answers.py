@@ -1,8 +1,10 @@
-"""What language models are asked: questions of plug-ins about a text, and to rewrite it.
+"""What models are asked about an utterance that would be packaged: questions of plug-ins about its
+text, the times of the words of its source's text, and to rewrite its text.
 
-A model gets only texts that would be packaged, without the words that `pii` hides. Answers are
-looked up by text, whoever spoke it; those of a model that gets the clip also by its samples. A text
-is rewritten after all other steps, unless a person wrote it.
+A language model gets only texts without the words that `pii` hides. Answers are looked up by text,
+whoever spoke it; those of a model that gets the clip also by its samples. A text is rewritten after
+all other steps, unless a person wrote it. The text to align is the reference, whichever text is
+packaged (words of a hypothesis have the recogniser's own times), in the recognised language.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from .. import plugins
 from ..base.schema import TranscriptRow
 from ..plugins.contracts.text import Question
 from ..settings import Plugin, TranscribeSettings
 from ..settings.job import Job
 from . import hidden, recipe
 from .chosen_rules import text_plugins
-from .requests import Rewriting, TextQuestion
+from .requests import Alignment, Rewriting, TextQuestion
 from .text_values import final_text
 from .utterance import FinalUtterance, HeardUtterance
 
@@ -32,7 +35,6 @@ class Asking(NamedTuple):
 
 
 def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
-    """The chosen plug-ins on text that have questions."""
     chosen = []
     resolved = text_plugins(settings.verdicts)
     for plugin, (_, module, plugin_settings) in zip(settings.verdicts, resolved, strict=True):
@@ -66,7 +68,6 @@ def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[Tex
 def answers(
     text_requests: Iterable[TextQuestion], stored: Mapping[str, TranscriptRow]
 ) -> dict[str, dict[str, str | None]]:
-    """The stored answers, by plug-in and key."""
     by_plugin: dict[str, dict[str, str | None]] = {}
     for request in text_requests:
         if (row := stored.get(request.recipe)) is not None:
@@ -74,15 +75,33 @@ def answers(
     return by_plugin
 
 
-def rewriting(job: Job, utterance: HeardUtterance) -> Rewriting | None:
-    """The request to rewrite the text of a packaged utterance; None if none is needed."""
+def rewriting(job: Job, utterance: HeardUtterance) -> tuple[Rewriting, ...]:
+    """The request to rewrite the text of an utterance, if it needs one."""
     chosen, person = job.transcribe.llm_text, utterance.cut.person
     if chosen is None or utterance.transcript is None or (person is not None and person.text):
-        return None
+        return ()
     language = utterance.transcript["language"] or ""
-    text = final_text(job, utterance)[0]
-    text = hidden.shown(job, text, language, hidden.most_places(job, utterance, text)) or ""
-    return Rewriting(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
+    text = hidden.shown_of(job, utterance, final_text(job, utterance)[0])
+    if not text:
+        return ()
+    return (Rewriting(recipe.of_llm_answer(chosen, text, language), text, language),)
+
+
+def alignment(job: Job, weights: str, utterance: HeardUtterance) -> tuple[Alignment, ...]:
+    """The request to align the source's text of an utterance, if it needs one. `weights`:
+    identities of all models, one on each line."""
+    text, heard = utterance.cut.reference, utterance.transcript
+    if not job.transcribe.reference_words or not text or utterance.pcm is None or heard is None:
+        return ()
+    language = heard["language"] or ""
+    audio = utterance.hears or utterance.cut.audio
+    wanted = recipe.of_alignment(job.transcribe, weights.partition("\n")[0], audio, text, language)
+    return (Alignment(wanted, text, language),)
+
+
+def rules_on_fit(settings: TranscribeSettings) -> list[str]:
+    """The chosen text plug-ins that judge how well a source's text fits the audio."""
+    return [plugin.use for plugin in settings.verdicts if plugins.TEXT.load(plugin.use).ALIGNED]
 
 
 def became(utterance: FinalUtterance) -> str | None:

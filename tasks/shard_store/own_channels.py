@@ -19,8 +19,8 @@ from ..recording import turns
 from ..recording.turns import Range, SpokenTurn, Turn
 from ..settings import ResampleSettings
 from ..settings.job import Job
-from . import shared_windows
-from .shared_windows import Window
+from . import requests
+from .requests import Window
 
 BESIDE_S = 0.1  # s of audio added on each side of a turn
 #: The recipe of a span's PCM, by its first sample and its end.
@@ -82,7 +82,6 @@ def writes_sides(job: Job) -> bool:
 
 
 def converted(settings: ResampleSettings) -> ResampleSettings:
-    """The settings for PCM of one channel."""
     return settings.model_copy(update={"mono": "mean"})
 
 
@@ -110,27 +109,23 @@ def own_turns(
         recipe_of = audio(channel)
         window_of = dict[Range, Window]()
         if shared_seconds:
-            window_of = shared_windows.by_span(spans, rate, shared_seconds, recipe_of)
+            window_of = requests.by_span(spans, rate, shared_seconds, recipe_of)
         for turn, span in zip(of_speaker, spans, strict=True):
             yield OwnTurn(turn, channel, *span, recipe_of(*span), window_of.get(span))
 
 
 def heard(turns: Iterable[ChannelTurn], first: int, rate: int) -> list[HeardTurn]:
     """The transcripts of the turns of the window that begins at sample `first` of the recording."""
-    return [
-        HeardTurn(
-            one.own.turn, one.row["text"] or "", _moved(one.row, (one.own.start - first) / rate)
-        )
-        for one in turns
-        if one.row is not None and not one.row["error_code"]
-    ]
-
-
-def _moved(row: TranscriptRow, later: float) -> list[WordRow] | None:
-    words = row.get("word_times")
-    return words and [
-        {**word, "start": word["start"] + later, "end": word["end"] + later} for word in words
-    ]
+    heard_turns = []
+    for one in turns:
+        if one.row is not None and not one.row["error_code"]:
+            words, later = one.row.get("word_times"), (one.own.start - first) / rate
+            moved: list[WordRow] | None = words and [
+                {**word, "start": word["start"] + later, "end": word["end"] + later}
+                for word in words
+            ]
+            heard_turns.append(HeardTurn(one.own.turn, one.row["text"] or "", moved))
+    return heard_turns
 
 
 def faults(turns: Iterable[ChannelTurn]) -> str:

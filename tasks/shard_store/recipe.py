@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
 
 from .. import plugins
 from ..base.json_types import JsonObject
 from ..recording import Segment
-from ..recording.locator import Channels
 from ..settings import (
     SECRET,
     TRANSIENT,
@@ -36,55 +34,10 @@ CUTTING = ("min_turn_seconds", "mixed", "edge_seconds", "max_second_voice")
 
 def digest(*parts: object) -> str:
     """24 hex digits over JSON-able parts; the order of mappings does not matter."""
-    return hashlib.sha256(_canonical(parts).encode("ascii")).hexdigest()[:24]
+    return hashlib.sha256(canonical(parts).encode("ascii")).hexdigest()[:24]
 
 
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-_quoted = json.encoder.encode_basestring_ascii
-_WORDS = {None: "null", True: "true", False: "false"}
-
-
-def _text(value: str | bool | None) -> str:
-    return _quoted(value) if isinstance(value, str) else _WORDS[value]
-
-
-def digests_of_texts(columns: Mapping[str, Sequence[str | bool | None]]) -> list[str]:
-    """`digest` of each row of some columns, as one mapping: for listings, which have many rows."""
-    count = len(next(iter(columns.values())))
-    forms, varied = [], []
-    for name, values in sorted(columns.items()):
-        alike = values.count(values[0]) == count
-        forms.append(f'"{name}":' + (_text(values[0]).replace("%", "%%") if alike else "%s"))
-        encode: Callable[..., str] = _quoted if {*map(type, values)} == {str} else _text
-        varied += [] if alike else [map(encode, values)]  # lazily: texts may be long
-    form = "[{" + ",".join(forms) + "}]"
-    rows = zip(*varied, strict=True) if varied else repeat((), count)
-    return [hashlib.sha256((form % row).encode("ascii")).hexdigest()[:24] for row in rows]
-
-
-def _digest_of(head: str, *tail: str) -> str:
-    """`digest` of parts whose first are `head` (from `_head`) and whose others are canonical JSON;
-    for recipes of many utterances with the same head."""
-    return hashlib.sha256(f"{head},{','.join(tail)}]".encode("ascii")).hexdigest()[:24]
-
-
-def _head(*parts: object) -> str:
-    """The canonical JSON of the first parts of a recipe."""
-    return _canonical(parts)[:-1]
-
-
-def of_part(content: str, track: int = 0, picked: Channels | None = None) -> str:
-    """Identifies the part of a file that a recording is: the file's digest, the track, and the
-    channels; None: all."""
-    return f"{content} track {track} channels {picked and [*picked]}"
-
-
-def of_samples(
-    content: str, track: int = 0, picked: Channels | None = None, silenced: bool = False
-) -> str:
-    """The content of a recording for cuts, turns and PCM: `of_part`, and whether NaN and infinite
-    samples become silence."""
-    return f"{of_part(content, track, picked)} silenced {silenced}"
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 @lru_cache(maxsize=256)  # called for each utterance
@@ -95,19 +48,19 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
+def of_filters(job: Job) -> dict[str, str]:
+    return {plugin.use: of_plugin("filters", plugin) for plugin in job.filter.all_filters}
+
+
 def of_turns(
-    speakers: Plugin,
-    content: str,
-    given: Sequence[Segment] | None,
-    fault: str | None = None,
+    speakers: Plugin, content: str, given: Sequence[Segment] | None, fault: str | None = None
 ) -> str | None:
     """Recipe of a recording's turns; None without diarization. If the diarizer uses the source's
     turns, it includes them, and `fault`, why they are unusable."""
     if speakers.use == "none":
         return None
-    module = plugins.DIARIZERS.load(speakers.use)
     stated: list[object] = []
-    if module.USES_SPEAKERS:
+    if plugins.DIARIZERS.load(speakers.use).USES_SPEAKERS:
         stated = [*((s.start, s.end, s.speaker) for s in given or ()), fault]
     return digest("turns", of_plugin("diarizers", speakers), content, stated)
 
@@ -143,7 +96,7 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
     by_speaker, differs = module.uses_speakers(settings), module.without_text(settings) != settings
     hears = module.hears(settings) is not None
     at_turns = {} if module.HOLDS_TURNS or speakers is None else cutting_at_turns(speakers)
-    head = _head("cut", of_plugin("segmenters", segmenter), at_turns)
+    how = of_plugin("segmenters", segmenter), at_turns
 
     def of(
         content: str,
@@ -161,7 +114,7 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
             if s.words
         ]
         sought = [text, language] if text and hears else bool(text) and differs
-        return _digest_of(head, _canonical([content, spans, timed, turns, sought]))
+        return digest("cut", *how, [content, spans, timed, turns, sought])
 
     return of
 
@@ -172,28 +125,13 @@ def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> 
 
 
 def audio_recipes(settings: ResampleSettings) -> Callable[[str, int, int], str]:
-    """`of_audio` with these settings, for many utterances: comparing settings takes longer than
+    """`of_audio` with these settings, for many utterances: looking up plug-ins takes longer than
     hashing a recipe."""
-    head = _audio_head(settings)
-
-    def of(content: str, start: int, end: int) -> str:
-        return _digest_of(head, _quoted(content), str(start), str(end))
-
-    return of
-
-
-@lru_cache(maxsize=16)
-def _audio_head(settings: ResampleSettings) -> str:
-    how = [of_plugin("resamplers", settings.resampler), settings.rate, settings.mono]
     levels = [of_plugin("levels", plugin) for plugin in settings.levels]
-    return _head("audio", *how, levels, settings.channels_cancel)
-
-
-def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
-    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: recipe of its original
-    PCM."""
-    how = of_plugin("enhance", enhancer), of_plugin("filters", scorer)
-    return digest("enhanced", *how, audio)
+    how = of_plugin("resamplers", settings.resampler), settings.rate, settings.mono, levels
+    return lambda content, start, end: digest(
+        "audio", *how, settings.channels_cancel, content, int(start), int(end)
+    )
 
 
 def of_transcript(backend: Plugin, weights: str, audio: str, language: str | None) -> str:
@@ -206,17 +144,8 @@ def transcript_recipes(
 ) -> Callable[[str, str | None, Sequence[str]], str]:
     """Recipes of transcripts: backend, model weights, the PCM, a forced language, and the PCM of
     all utterances in its window, if it shares one."""
-    head, model = _transcript_head(backend), _quoted(weights)
-
-    def of(audio: str, language: str | None, members: Sequence[str]) -> str:
-        return _digest_of(head, model, _canonical([audio, language, list(members)]))
-
-    return of
-
-
-@lru_cache(maxsize=16)
-def _transcript_head(backend: Plugin) -> str:
-    return _head("text", of_plugin("asr", backend))
+    how = of_plugin("asr", backend), weights
+    return lambda audio, language, members: digest("text", *how, [audio, language, [*members]])
 
 
 def of_alignment(
@@ -229,36 +158,23 @@ def of_alignment(
 def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
     """Recipe of a language model's answer: the model's name, its prompt, and the text with its
     language."""
-    model = [settings.model, settings.recipe()]
-    return digest("llm_text", *model, text, language)
+    return digest("llm_text", settings.model, settings.recipe(), text, language)
 
 
 def weights(recognisers: Iterable[Plugin]) -> str:
     """Identities of the recognisers' models, one on each line. Raises ConfigError if a model is
     missing or differs from the expected one."""
-    identities = []
-    for backend in recognisers:
-        recogniser, settings = plugins.ASR.resolve(backend)
-        identities.append(recogniser.weights(settings))
-    return "\n".join(identities)
+    resolved = map(plugins.ASR.resolve, recognisers)
+    return "\n".join(recogniser.weights(settings) for recogniser, settings in resolved)
 
 
 def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
     """Licence of each recogniser's weights, as their owner writes it; None: unknown."""
     resolved = [(backend.use, *plugins.ASR.resolve(backend)) for backend in settings.recognisers]
-    return {
-        use: recogniser.abilities(backend_settings).licence
-        for use, recogniser, backend_settings in resolved
-    }
-
-
-def speaking(job: Job) -> bool:
-    """Whether the job uses a diarizer."""
-    return job.speakers.use != "none"
+    return {use: recogniser.abilities(chosen).licence for use, recogniser, chosen in resolved}
 
 
 def enhancing(job: Job) -> bool:
-    """Whether the job enhances clips."""
     return job.enhance.use != "none"
 
 

@@ -18,38 +18,21 @@ from ..base.schema import AnyRow, CutRow, EnhancedRow, RecordingRow, TranscriptR
 from ..plugins.rules import Rule, judge
 from ..recording import Segment, faults, part_texts, turns
 from ..recording.part_texts import PartTexts
+from ..settings import Plugin
 from . import (
     clip_choice,
-    cuts,
     enhanced,
     hidden,
     hypotheses,
     model_answers,
     own_channels,
     recipe,
-    reference_words,
-    shared_windows,
+    requests,
 )
 from .chosen_rules import filter_rules, rules_of
-from .cuts import (
-    MOST_BEYOND,
-    Cut,
-    no_samples,
-    seconds_beyond,
-    segment_of,
-    segments_of,
-)
+from .cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segment_of, segments_of
 from .own_channels import ChannelTurn, OwnTurn
-from .requests import (
-    Alignment,
-    Asked,
-    Recognition,
-    Request,
-    Rewriting,
-    TextQuestion,
-    WindowAudio,
-)
-from .shared_windows import Window
+from .requests import Asked, Recognition, Request, TextQuestion, Window, WindowAudio
 from .stored_shard import StoredShard, samples_of
 from .text_values import TextValues, final_text
 from .utterance import (
@@ -73,13 +56,12 @@ class ShardView(StoredShard):
     """A shard's stored results, with the outcome of each utterance after each stage."""
 
     @cached_property
-    def filter_columns(self) -> cuts.FilterColumns:
-        """The names under which the chosen filters store values of an utterance."""
-        return cuts.filter_columns(self.job.filter.all_filters)
+    def filters(self) -> tuple[Plugin, ...]:
+        return self.job.filter.all_filters
 
     @cached_property
     def _filter_rules(self) -> tuple[Rule, ...]:
-        return filter_rules(self.job.filter.all_filters)
+        return filter_rules(self.filters)
 
     @cached_property
     def _text_rules(self) -> tuple[Rule, ...]:
@@ -124,7 +106,7 @@ class ShardView(StoredShard):
             for span in spans
             if span["given"] is None and span.get("turn") is None and span.get("text") is None
         ]
-        return shared_windows.by_span(free, cut.rate, self._shared_seconds, audio)
+        return requests.by_span(free, cut.rate, self._shared_seconds, audio)
 
     def _utterance(
         self,
@@ -156,7 +138,7 @@ class ShardView(StoredShard):
             all_given and index is None and start == 0 and end == cut.decoded,
             self._part_text(recording, span, texts, rate),
             windows.get((start, end)) if segment is None and part is None else None,
-            self._enhanced_recipe(audio),
+            enhanced.recipe_of(self.job, audio),
             self._voice(recording, span),
         )
         if self.people:
@@ -176,37 +158,21 @@ class ShardView(StoredShard):
         part, start, end = span.get("turn"), span["start"], span["end"]
         if part is not None:
             return texts.between(part, start / rate, end / rate)
-        stated = self.stated_turns(recording, start, end, rate)
+        if (segments := self.stated_turns(recording)) is None:
+            return None
+        stated = part_texts.texts_in_span(segments, start, end, rate)
         return None if stated is None else " ".join(text for _, _, text in stated)
 
-    def stated_turns(
-        self, recording: RecordingRow, start: int, end: int, rate: int
-    ) -> list[tuple[int, int, str]] | None:
-        """`part_texts.texts_in_span`, if clips hold turns, which are the source's segments."""
-        if not self._stated_turns or recording.get("rttm") is not None:
-            return None
-        return part_texts.texts_in_span(segments_of(recording) or (), start, end, rate)
-
-    def stated_labels(
-        self, recording: RecordingRow, start: int, end: int, rate: int
-    ) -> list[tuple[int, int, dict[str, str]]]:
-        """`part_texts.labels_in_span`, if clips hold turns, which are the source's segments."""
-        if not self._stated_turns or recording.get("rttm") is not None:
-            return []
-        return part_texts.labels_in_span(segments_of(recording) or (), start, end, rate)
-
-    @cached_property
-    def _stated_turns(self) -> bool:
+    def stated_turns(self, recording: RecordingRow) -> tuple[Segment, ...] | None:
+        """The source's segments, if clips hold turns, and these are its segments."""
         by_source = plugins.DIARIZERS.load(self.job.speakers.use).USES_SPEAKERS
-        return by_source and plugins.SEGMENTERS.load(self.job.filter.segmenter.use).HOLDS_TURNS
-
-    @cached_property
-    def _turns_by_channel(self) -> bool:
-        return own_channels.asked(self.job)
+        if not by_source or recording.get("rttm") is not None:
+            return None
+        holds_turns = plugins.SEGMENTERS.load(self.job.filter.segmenter.use).HOLDS_TURNS
+        return (segments_of(recording) or ()) if holds_turns else None
 
     def own_turns(self, cut: CutUtterance) -> list[OwnTurn]:
-        """The turns of a window that are transcribed from their own channels."""
-        if not self._turns_by_channel:  # most jobs
+        if not own_channels.asked(self.job):  # most jobs
             return []
         speech = self.turned(cut.recording)[1] or ()
 
@@ -219,7 +185,6 @@ class ShardView(StoredShard):
 
     @cached_property
     def writes_sides(self) -> bool:
-        """Whether clips need the PCM of both channels, too."""
         return own_channels.writes_sides(self.job)
 
     def sides(self, cut: CutUtterance) -> tuple[str, ...]:
@@ -255,14 +220,7 @@ class ShardView(StoredShard):
             stored.append(ChannelTurn(turn, wanted, language, *rows))
         return tuple(stored)
 
-    def _enhanced_recipe(self, audio: str) -> str | None:
-        """The recipe of the enhanced PCM; `audio`: recipe of the original one."""
-        if not recipe.enhancing(self.job):
-            return None
-        return recipe.of_enhanced(self.job.enhance, enhanced.scorer(self.job), audio)
-
     def _voice(self, recording: RecordingRow, span: CutRow) -> str | None:
-        """The name of the speaker whose turn the utterance was cut from."""
         number = span.get("voice")
         if number is None:
             return None
@@ -290,21 +248,20 @@ class ShardView(StoredShard):
             limit = rejection.value, rejection.threshold
             return Outcome("dropped", "filter", reason, *limit, detail)
         key, measure_all = (start, end, utterance.given), self.job.filter.measure_all
-        if cut.lacks(key, self.filter_columns, measure_all):
+        if cut.lacks(key, self.filters, measure_all):
             return UNMEASURED
         return UNCONVERTED if self._is_chosen(utterance) else clip_choice.NOT_CHOSEN
 
     @cached_property
-    def _choice(self) -> clip_choice.Choice | None:
+    def _choice(self) -> Callable[[clip_choice.Asked], bool] | None:
         package = self.job.package
-        return clip_choice.Choice(package) if clip_choice.restricts(package) else None
+        return clip_choice.choice(package) if clip_choice.restricts(package) else None
 
     def _is_chosen(self, utterance: CutUtterance) -> bool:
         """Whether `package.only` and `without` take the clip, by what is known of it now."""
         return self._choice is None or self._choice(clip_choice.of_clip(self.job, utterance))
 
     def damage(self, utterance: CutUtterance, cut: Cut) -> str:
-        """The decode faults that touch an utterance, in words."""
         return faults.words(cut.faults, utterance.start, utterance.end, cut.rate)
 
     def resampled(self) -> Iterator[HeardUtterance]:
@@ -336,10 +293,6 @@ class ShardView(StoredShard):
         return enhanced.beside(self.job, utterance, row)
 
     @cached_property
-    def _mutes(self) -> bool:
-        return hidden.mutes(self.job)
-
-    @cached_property
     def _text_values(self) -> TextValues:
         return TextValues(self.job)
 
@@ -353,10 +306,8 @@ class ShardView(StoredShard):
         if not self._asking or row is None or row["error_code"]:
             return []
         whole = final_text(self.job, utterance)[0]
-        most = hidden.most_places(self.job, utterance, whole)
-        text = hidden.shown(self.job, whole, row["language"], most)
-        may_leave = utterance.pcm is not None and text == whole
-        audio = utterance.pcm["audio"] if utterance.pcm and may_leave else None
+        text = hidden.shown_of(self.job, utterance, whole)
+        audio = utterance.pcm["audio"] if utterance.pcm and text == whole else None
         return model_answers.requests(self._asking, text, audio) if text else []
 
     def transcribed(self) -> Iterator[FinalUtterance]:
@@ -378,13 +329,12 @@ class ShardView(StoredShard):
     def _heard(
         self, waiting: Sequence[HeardUtterance]
     ) -> tuple[list[HeardUtterance], float | None]:
-        """The utterances of one recording with their transcripts, and `_spoken`."""
+        """The utterances of one recording with their transcripts, and its seconds of speech with
+        words; None if it is shorter than LONG_S, or lacks a transcript."""
         first = hypotheses.first(waiting, self._transcript, self.job.transcribe.language_by)
         return first, self._spoken(first)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:
-        """Seconds of speech with words in a recording; None if it is shorter than LONG_S, or lacks
-        a transcript."""
         cut = self.cut_of(heard[0].cut.recording) if heard else None
         if cut is None or cut.decoded < LONG_S * cut.rate:
             return None
@@ -412,22 +362,22 @@ class ShardView(StoredShard):
         answers = model_answers.answers(questions, self.transcripts)
         texts = self._text_values.values(utterance, row, spoken, answers)
         outcome = self._outcome_by_text(cut, texts)
-        kept = _is_kept(outcome)
+        kept = outcome.outcome == "packaged"
         if kept and (missing := self._missing(utterance, questions)):  # an answer may drop it
             return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
 
-        alignments = self._alignment(utterance) if kept else ()
+        alignments = model_answers.alignment(self.job, self.weights, utterance) if kept else ()
         aligned = self._answer(alignments)
-        if alignments and self._judges_alignment:
+        if alignments and model_answers.rules_on_fit(self.job.transcribe):
             if missing := self._missing(utterance, alignments):  # a rule may drop it
                 return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
             texts = self._text_values.values(utterance, row, spoken, answers, aligned)
             outcome = self._outcome_by_text(cut, texts)
-            kept = _is_kept(outcome)
+            kept = outcome.outcome == "packaged"
 
         turns = self.channel_turns(utterance) if kept else ()
         muted = None
-        if self._mutes:
+        if hidden.mutes(self.job):
             of_turns = own_channels.heard(turns, cut.start, cut.rate)
             dropped = outcome.outcome == "dropped"
             muted = hidden.silence(self.job, utterance, texts, dropped, of_turns)
@@ -436,7 +386,7 @@ class ShardView(StoredShard):
             detail = "; ".join(filter(None, (outcome.detail, *remarks)))
             outcome = replace(outcome, detail=detail)
 
-        rewritings = self._rewriting(utterance) if kept else ()
+        rewritings = model_answers.rewriting(self.job, utterance) if kept else ()
         rewritten = self._answer(rewritings)
         missing = (
             *self._of_channels(turns),
@@ -450,7 +400,6 @@ class ShardView(StoredShard):
     def _missing(
         self, utterance: HeardUtterance, asked: Sequence[Asked]
     ) -> tuple[Request[Asked], ...]:
-        """The requests about an utterance's clip that have no answer yet."""
         pcm = utterance.pcm
         if pcm is None:
             return ()
@@ -458,11 +407,9 @@ class ShardView(StoredShard):
         return tuple(Request(one, pcm, self.shard) for one in lacking)
 
     def _answer(self, asked: Sequence[Asked]) -> TranscriptRow | None:
-        """The answer to the only request, if it was made and answered."""
         return self.transcripts.get(asked[0].recipe) if asked else None
 
     def _recognition(self, utterance: HeardUtterance) -> tuple[Request[Asked], ...]:
-        """The request for an utterance's first transcript, in its window."""
         cut = utterance.cut
         window = self._window(cut.audio, cut.window)
         wanted = self.transcript_recipe(utterance)
@@ -488,14 +435,6 @@ class ShardView(StoredShard):
             for number, wanted in enumerate(self.further_recipes(utterance), 1)
         ]
 
-    def _alignment(self, utterance: HeardUtterance) -> tuple[Alignment, ...]:
-        request = reference_words.request_for(self.job, self.weights, utterance)
-        return () if request is None else (request,)
-
-    def _rewriting(self, utterance: HeardUtterance) -> tuple[Rewriting, ...]:
-        request = model_answers.rewriting(self.job, utterance)
-        return () if request is None else (request,)
-
     def _of_channels(self, turns: Sequence[ChannelTurn]) -> Iterator[Request[Asked]]:
         """The requests for turns whose own channels have no transcript yet."""
         for turn in turns:
@@ -503,10 +442,6 @@ class ShardView(StoredShard):
                 window = self._window(turn.own.audio, turn.own.window)
                 asked = Recognition(turn.recipe, turn.language, None, window=window)
                 yield Request(asked, turn.pcm, self.shard)
-
-    @cached_property
-    def _judges_alignment(self) -> bool:
-        return bool(reference_words.rules_on_fit(self.job.transcribe))
 
     def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow) -> Outcome:
         person = utterance.person
@@ -518,7 +453,3 @@ class ShardView(StoredShard):
         if person is not None and person.decision == "drop":
             return Outcome("dropped", "package", PERSON, detail=person.words)
         return Outcome("packaged", "package", "packaged", detail=utterance.decided)
-
-
-def _is_kept(outcome: Outcome) -> bool:
-    return outcome.outcome == "packaged"

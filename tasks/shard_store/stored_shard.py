@@ -16,7 +16,7 @@ from ..recording.tracks import channels_of, file_channel, may_be_non_finite, tra
 from ..recording.turns import Turn
 from ..settings import FilterSettings
 from ..settings.job import Job
-from . import blobs, cuts, decisions, manifest, recipe
+from . import blobs, cuts, decision_log, manifest, recipe
 from .cuts import Cut, segment_of, segments_of, speakers_of
 from .decision_log import Decision
 from .utterance import HeardUtterance
@@ -46,15 +46,12 @@ class StoredShard:
         self.lost: dict[str, str] = {}  # blob that is gone or truncated, by recipe of the PCM
 
     def _parts(self, stage: str) -> list[manifest.Part]:
-        """The parts of a stage; listed once."""
         if stage not in self._read:
             parts = manifest.read(self.job.out, stage, self.shard, self._damaged)
             if stage in manifest.KEYS:
-                parts = (
-                    manifest.without_passing(parts)
-                    if self._again
-                    else manifest.standing_parts(stage, parts)
-                )
+                tables = [part.table for part in parts]
+                tables = manifest.last_results(stage, tables, self._again)
+                parts = [replace(p, table=table) for p, table in zip(parts, tables, strict=True)]
             self._read[stage] = parts
         return self._read[stage]
 
@@ -87,21 +84,20 @@ class StoredShard:
 
     @cached_property
     def processed(self) -> list[RecordingRow]:
-        """Recordings without copies."""
         return [row for row in self.recordings if row["recording"] not in self.originals]
 
     def cut_recipe(self, recording: RecordingRow) -> str:
-        given = segments_of(recording)
         content = samples_of(recording, self.job.filter)
-        turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
-        text, language = recording["text"], recording["language"]
-        return self._cut_recipes(content, given, turns, text, language)
+        given, turns = segments_of(recording), self._of_turns(recording)
+        return self._cut_recipes(content, given, turns, recording["text"], recording["language"])
 
     @cached_property
     def _cut_recipes(self) -> Callable[..., str]:
         return recipe.cut_recipes(self.job.filter.segmenter, self.job.speakers)
 
     def _of_turns(self, recording: RecordingRow) -> str | None:
+        if self.job.speakers.use == "none":
+            return None
         named, fault = speakers_of(recording), recording.get("rttm_error")
         content = samples_of(recording, self.job.filter)
         return recipe.of_turns(self.job.speakers, content, named, fault)
@@ -114,8 +110,7 @@ class StoredShard:
 
     @cached_property
     def wanted(self) -> dict[str, str]:
-        """Recipe of the measures of each chosen filter."""
-        return {p.use: recipe.of_plugin("filters", p) for p in self.job.filter.all_filters}
+        return recipe.of_filters(self.job)
 
     @cached_property
     def cuts(self) -> dict[str, Cut]:
@@ -146,26 +141,23 @@ class StoredShard:
     def _cut_of(self, recording: RecordingRow) -> Cut | None:
         if recording["error_code"]:
             return None
-        rate, channels, size = recording["header_rate"], _channels(recording), recording["size"]
-        seconds = recording["header_seconds"] or 0.0
-        format_ = recording["format"] or ""
-        refusal = self._limits.of_header(format_, rate or 1, channels, size, seconds)
+        rate, channels = recording["header_rate"], recording["header_channels"] or 1
+        size, seconds = recording["size"], recording["header_seconds"] or 0.0
+        refusal = self._limits.of_header(
+            recording["format"] or "", rate or 1, channels, size, seconds
+        )
         if refusal is not None:
             return Cut.refused(refusal, rate or 0)
         cut = self.cuts.get(self.cut_recipe(recording))
         cut = cut and cut.within(self._limits, channels, size)
-        if cut is None or not self._recuts:
+        if cut is None or not self.people:
             return cut
-        return recut(cut, recording, segments_of(recording), self._recuts)
+        return recut(cut, recording, segments_of(recording), self.people)
 
     @cached_property
     def people(self) -> Mapping[str, Decision]:
         """Decisions by people, by utterance id."""
-        return decisions.by_utterance(self.job)
-
-    @cached_property
-    def _recuts(self) -> Mapping[str, Decision]:
-        return asked_recuts(self.people)
+        return decision_log.by_utterance(self.job)
 
     @cached_property
     def _limits(self) -> Limits:
@@ -211,12 +203,9 @@ class StoredShard:
             self.job.transcribe.backend, self.weights.partition("\n")[0]
         )
 
-    def transcript_recipe(self, utterance: HeardUtterance) -> str:
-        return self.text_recipe(utterance, utterance.hears or utterance.cut.audio)
-
-    def text_recipe(self, utterance: HeardUtterance, audio: str) -> str:
-        """Recipe of the utterance's transcript from the PCM with recipe `audio`, the original or
-        the enhanced one."""
+    def transcript_recipe(self, utterance: HeardUtterance, audio: str | None = None) -> str:
+        """Recipe of the utterance's transcript; `audio`: from the PCM with this recipe."""
+        audio = audio or utterance.hears or utterance.cut.audio
         members = utterance.cut.window.audio if utterance.cut.window else ()
         return self._transcript_recipes(audio, utterance.forced, members)
 
@@ -235,31 +224,24 @@ def tells_datasets_apart(job: Job) -> bool:
     """Whether `package` chooses or weighs by source, so that recordings of two sources are never
     copies of each other."""
     package = job.package
-    if len(job.sources) < 2:
-        return False
     chosen = any(choice and choice.dataset for choice in (package.only, package.without))
-    return chosen or bool(package.weights)
-
-
-def _channels(recording: RecordingRow) -> int:
-    return recording["header_channels"] or 1
+    return len(job.sources) > 1 and (chosen or bool(package.weights))
 
 
 def samples_of(
     recording: RecordingRow, settings: FilterSettings, channel: int | None = None
 ) -> str:
-    """The content of a hashed recording for recipes; `channel`: of this channel alone, as if it
-    were a recording."""
-    content = str(recording["content"])
-    picked = channels_of(recording) if channel is None else file_channel(recording, channel)
+    """The content of a hashed recording for recipes of cuts, turns and PCM: `part_of`, and whether
+    NaN and infinite samples become silence."""
     silenced = settings.non_finite == "silence" and may_be_non_finite(recording)
-    return recipe.of_samples(content, track_of(recording), picked, silenced)
+    return f"{part_of(recording, channel)} silenced {silenced}"
 
 
-def part_of(recording: RecordingRow) -> str:
-    """The bytes of a hashed recording, and which part of them it is, for recipes."""
-    content, picked = str(recording["content"]), channels_of(recording)
-    return recipe.of_part(content, track_of(recording), picked)
+def part_of(recording: RecordingRow, channel: int | None = None) -> str:
+    """The digest of a hashed recording's file, and which part of that it is: its track and channels
+    (None: all). `channel`: of this channel alone, as if it were a recording."""
+    picked = channels_of(recording) if channel is None else file_channel(recording, channel)
+    return f"{recording['content']} track {track_of(recording)} channels {picked and [*picked]}"
 
 
 # Clips that a person cut again: new boundaries for an utterance of a stored cut.
@@ -271,31 +253,24 @@ def part_of(recording: RecordingRow) -> str:
 LEFT = "cut_by_person"  # reason of samples that no clip covers any more
 
 
-def asked_recuts(people: Mapping[str, Decision]) -> dict[str, Decision]:
-    """The decisions that cut a clip again, by utterance id."""
-    return {name: d for name, d in people.items() if d.decision == "recut"}
-
-
 def recut(
     cut: Cut,
     recording: RecordingRow,
     given: Sequence[Segment] | None,
-    recuts: Mapping[str, Decision],
+    people: Mapping[str, Decision],
 ) -> Cut:
-    """The cut with the clips that `recuts` (by utterance id) cut again; unchanged without any."""
+    """The cut with the clips that decisions by people (by utterance id) cut again; unchanged
+    without any."""
     spans: list[CutRow] = []
     left: list[CutRow] = []
-    people = {}
+    again = {}
     for span in cut.spans:
-        decision, moved = _moved_bounds(span, cut, recording, given, recuts)
-        if decision is None:
-            spans.append(span)
-            continue
-        people[moved["start"], moved["end"], moved["given"]] = decision
+        decision, moved = _moved_bounds(span, cut, recording, given, people)
         spans.append(moved)
-        start, end = span["start"], span["end"]
-        left.append({**span, "kind": "unsegmented", "start": start, "end": end, "reason": LEFT})
-    return replace(cut, spans=[*spans, *left], recut=people) if people else cut
+        if decision is not None:
+            again[moved["start"], moved["end"], moved["given"]] = decision
+            left.append({**span, "kind": "unsegmented", "reason": LEFT})
+    return replace(cut, spans=[*spans, *left], recut=again) if again else cut
 
 
 def _moved_bounds(
@@ -303,13 +278,17 @@ def _moved_bounds(
     cut: Cut,
     recording: RecordingRow,
     given: Sequence[Segment] | None,
-    recuts: Mapping[str, Decision],
+    people: Mapping[str, Decision],
 ) -> tuple[Decision | None, CutRow]:
-    """The last decision on the span, and the resulting span: a clip may be cut again repeatedly."""
+    """The last decision `recut` on the span, and the resulting span: a clip may be cut again
+    repeatedly."""
     last, seen = None, set[str]()
     while span["kind"] == "utterance":
-        name = _recut_id(span, cut.rate, recording, given)
-        decision = recuts.get(name)
+        segment = segment_of(span, cut.rate, given)
+        key = segment.source_id if segment else None
+        times = span["start"] / cut.rate, span["end"] / cut.rate
+        name = ids.utterance_id(recording["dataset"], recording["path"], *times, key)
+        decision = people.get(name)
         if decision is None or decision.start is None or decision.end is None or name in seen:
             break
         seen.add(name)
@@ -319,12 +298,3 @@ def _moved_bounds(
             break
         last, span = decision, {**span, "start": start, "end": end}
     return last, span
-
-
-def _recut_id(
-    span: CutRow, rate: int, recording: RecordingRow, given: Sequence[Segment] | None
-) -> str:
-    segment = segment_of(span, rate, given)
-    key = segment.source_id if segment else None
-    start, end = span["start"] / rate, span["end"] / rate
-    return ids.utterance_id(recording["dataset"], recording["path"], start, end, key)

@@ -17,7 +17,7 @@ from ..scoring.normalisers import base
 from ..scoring.said import said
 from ..settings import Plugin
 from ..settings.job import Job
-from . import hidden, hypotheses, reference_words
+from . import hidden, hypotheses
 from .chosen_rules import text_plugins
 from .utterance import HeardUtterance
 
@@ -95,17 +95,17 @@ class TextValues:
         """Values by column. `row`: the transcript; `spoken`: speech with words in the whole
         recording, s, used unless the source gives the segments; `aligned`: the source's text with
         the times of its words."""
-        given = utterance.cut.segment or utterance.cut.turn
-        text, source = final_text(self._job, utterance)
+        cut, (text, source) = utterance.cut, final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
         cer = _rate(row["char_errors"], row["chars"])
         probability = _language_probability(utterance, row)
+        aligned_words = (aligned and aligned.get("word_times")) or ()
         heard = ScoredTranscript(
             text,
             source,
-            utterance.cut.seconds,
+            cut.seconds,
             row["text"],
-            utterance.cut.reference,
+            cut.reference,
             row["normalised"],
             row["reference_normalised"],
             row["language"],
@@ -118,7 +118,7 @@ class TextValues:
             tuple(hypotheses.texts(utterance)) if utterance.others else (),
             None if (timed := row.get("word_times")) is None else tuple(w["word"] for w in timed),
             self._listens and row["text"] is not None,
-            None if aligned is None else reference_words.probabilities(aligned),
+            None if aligned is None else tuple(one["probability"] for one in aligned_words),
         )
         values = {
             **row,
@@ -129,7 +129,7 @@ class TextValues:
             "wer": wer,
             "cer": cer,
             "language_probability": probability,
-            "recording_speech": None if given else spoken,
+            "recording_speech": None if cut.segment or cut.turn else spoken,
             **_derived(utterance, row),
         }
         for measure, settings in self._measures:

@@ -11,20 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .. import scoring
-from ..base.schema import (
-    AnyRow,
-    EnhancedRow,
-    MeasureValue,
-    RecordingRow,
-    TranscriptRow,
-)
+from ..base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, TranscriptRow
 from ..recording import Segment, ids
 from ..recording.locator import SECOND
 from .decision_log import Decision
 from .language_vote import Vote
 from .own_channels import ChannelTurn
-from .requests import Asked, Request
-from .shared_windows import Window
+from .requests import Asked, Request, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from .. import plugins
 from ..base.json_types import JsonObject
 from ..settings import Plugin, changes_rows
 from ..settings.job import Job
-from ..settings.package import Excluded
 from ..storage import out_layout
-from . import decisions, model_answers, own_channels, recipe
+from . import decision_log, model_answers, own_channels, recipe
 from .chosen_rules import text_plugins
 
 
@@ -45,9 +44,7 @@ def recipes_of(job: Job) -> Recipes:
         "layout": out_layout.LAYOUT,
         "speakers": recipe.of_speakers(job.speakers),
         "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
-        "filters": {
-            plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.all_filters
-        },
+        "filters": recipe.of_filters(job),
         "enhance": recipe.of_plugin("enhance", job.enhance),
         "levels": [recipe.of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
@@ -57,22 +54,20 @@ def recipes_of(job: Job) -> Recipes:
             recipe.of_plugin("asr", plugin) for plugin in transcribe.recognisers[1:]
         ],
         "asked": model_answers.identities(model_answers.asking(transcribe)),
-        "texts": _text_identities(transcribe.verdicts),
+        "texts": {
+            use: identity
+            for use, module, chosen in text_plugins(transcribe.verdicts)
+            if (identity := module.identity(chosen)) is not None
+        },
     }
-
-
-def _text_identities(verdicts: tuple[Plugin, ...]) -> dict[str, str]:
-    """Identities of the libraries and models of rules on text, by rule."""
-    identities = {use: module.identity(chosen) for use, module, chosen in text_plugins(verdicts)}
-    return {use: identity for use, identity in identities.items() if identity is not None}
 
 
 def of_stage(stage: str, job: Job, weights: str) -> str:
     """Recipe of all settings that determine what a stage stores for a shard, including those of
     earlier stages. `weights`: identity of the recogniser's model."""
-    filters = {plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.all_filters}
+    filters, segmenter = recipe.of_filters(job), job.filter.segmenter
     inputs: list[object] = [
-        recipe.of_plugin("segmenters", job.filter.segmenter),
+        recipe.of_plugin("segmenters", segmenter),
         recipe.of_speakers(job.speakers),
     ]
     if stage == "filter":
@@ -98,7 +93,10 @@ def of_rows(job: Job, settings: JsonObject) -> JsonObject:
     for stage in ("filter", "resample", "transcribe", "package"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
-            if changes_rows(type(model), name) and not _are_plugins(getattr(model, name)):
+            value = getattr(model, name)
+            values = value if isinstance(value, tuple) else (value,)
+            are_plugins = any(isinstance(one, Plugin) for one in values)  # which have recipes
+            if changes_rows(type(model), name) and not are_plugins:
                 changing[f"{stage}.{name}"] = settings[stage][name]
     texts = {}
     for use, module, chosen in text_plugins(job.transcribe.verdicts):
@@ -109,18 +107,11 @@ def of_rows(job: Job, settings: JsonObject) -> JsonObject:
     return {**recipes_of(job), **changing, "enhance by": settings["enhance"], "texts": texts}
 
 
-def _are_plugins(value: object) -> bool:
-    """Whether a setting's value has plug-ins, which their recipes stand for."""
-    return isinstance(value, Plugin) or (
-        isinstance(value, tuple) and any(isinstance(one, Plugin) for one in value)
-    )
-
-
 def of_version(job: Job, settings: JsonObject) -> list[object]:
     """What a version is made from besides its tables, the bounds that it freezes and the lists of
     its splits: `settings_of` the job, formats and decisions by people."""
     formats = {plugin.use: format_version(plugin) for plugin in job.package.formats}
-    people = decisions.identity(decisions.by_utterance(job))
+    people = decision_log.identity(decision_log.by_utterance(job))
     return [out_layout.LAYOUT, settings, formats, people]
 
 
@@ -152,9 +143,19 @@ def settings_of(job: Job) -> JsonObject:
         "package": {
             **package,
             "formats": _all("formats", job.package.formats),
-            "splits": _without_paths(package["splits"]),
-            **{name: _without_voices(package[name]) for name in ("only", "without")},
-            "exclude": [_without_place(one) for one in job.package.exclude],
+            # Without paths: the data card has digests of the splits' lists and the test sets, and
+            # the filter `voice` hashes voices.
+            "splits": {
+                name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
+                for name, share in package["splits"].items()
+            },
+            **{
+                name: package[name] and {**package[name], "voice": len(package[name]["voice"])}
+                for name in ("only", "without")
+            },
+            "exclude": [
+                one.model_dump(mode="json", exclude={"path", "root"}) for one in job.package.exclude
+            ],
         },
         "sources": [
             {**recipe.lasting(dataset.settings), "name": dataset.name}
@@ -179,22 +180,3 @@ def format_version(plugin: Plugin) -> int | str:
 
 def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
     return [settings_of_plugin(shelf, plugin) for plugin in chosen]
-
-
-def _without_place(excluded: Excluded) -> JsonObject:
-    """The settings of a test set without its path; the data card has its digest."""
-    plain: JsonObject = excluded.model_dump(mode="json")
-    return {name: value for name, value in plain.items() if name not in ("path", "root")}
-
-
-def _without_voices(choice: JsonObject | None) -> JsonObject | None:
-    """A choice of clips without the paths of its voices, which the filter `voice` hashes."""
-    return choice and {**choice, "voice": len(choice["voice"])}
-
-
-def _without_paths(splits: JsonObject) -> JsonObject:
-    """Splits without the paths of their lists; the data card has digests of the lists."""
-    return {
-        name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
-        for name, share in splits.items()
-    }

@@ -13,7 +13,7 @@ its PCM.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,12 +34,7 @@ PLACES = ["audio", "blob", "offset", "num_samples", "sha256", "error_code"]
 
 def due(out: Path, stage: str, shard: str) -> bool:
     """Whether files of the shard can be joined or removed. Removes damaged files at once."""
-    paths, pcm = _listed(out, stage, shard)
-    if len(paths) < 2 and len(pcm) < 2:
-        return False
-    parts = manifest.read(out, stage, shard, manifest.repair)
-    spare = _held(paths, parts) or unnamed(pcm, parts)
-    return bool(spare) or any(_several(group) for group in _groups(parts))
+    return any(_surplus(out, stage, shard, manifest.repair))
 
 
 def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
@@ -49,71 +44,63 @@ def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
     `schema`: of the stage's rows. Rows whose PCM is gone or was recomputed are left out. Only the
     worker that holds the shard may call it. Raises CorruptManifest if a file is damaged.
     """
-    paths, pcm = _listed(out, stage, shard)
-    if len(paths) < 2 and len(pcm) < 2:
-        return False
-    parts = manifest.read(out, stage, shard, manifest.refuse)
-    obsolete = _held(paths, parts)
-    for group in filter(_several, _groups(parts)):
+    groups, obsolete, spare = _surplus(out, stage, shard, manifest.refuse)
+    for group in groups:
         _join(out, stage, shard, group, schema)
         obsolete += sorted({part.path for part in group})
     for path in obsolete:
         storage.remove(path)
-    spare = unnamed(pcm, manifest.read(out, stage, shard) if obsolete else parts)
+    if obsolete and stage == "resample":
+        spare = unnamed(out, shard, manifest.read(out, stage, shard))
     for path in spare:
         storage.remove(path)
     return bool(obsolete or spare)
 
 
-def _listed(out: Path, stage: str, shard: str) -> tuple[list[Path], list[Path]]:
-    """The files of a shard's parts and, for the stage that makes it, of its PCM."""
-    pcm = blobs.files(out, shard) if stage == "resample" else []
-    return manifest.files(out, stage, shard), pcm
-
-
-def unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
-    """Blobs that no row names, because a kill came before the rows were written or after they were
-    removed."""
-    if not pcm:
-        return []
-    named = {name for part in parts for name in pc.unique(part.table["blob"]).to_pylist()}
-    return [path for path in pcm if path.name not in named]
-
-
-def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Groups of parts made by the same settings."""
+def _surplus(
+    out: Path, stage: str, shard: str, damaged: manifest.OnDamage
+) -> tuple[list[list[Part]], list[Path], list[Path]]:
+    """Groups of parts that the same settings made and that lie in several files; files whose parts
+    are all read from other files, because a kill came before their removal; and `unnamed`."""
+    paths, has_pcm = manifest.files(out, stage, shard), stage == "resample"
+    if len(paths) < 2 and not (has_pcm and len(blobs.files(out, shard)) > 1):
+        return [], [], []
+    parts = manifest.read(out, stage, shard, damaged)
     by_meta: dict[str, list[Part]] = {}
     for part in parts:
         if RECIPE in part.meta:
             by_meta.setdefault(json.dumps(part.meta, sort_keys=True), []).append(part)
-    yield from by_meta.values()
-
-
-def _several(group: Sequence[Part]) -> bool:
-    return len({part.path for part in group}) > 1
-
-
-def _held(paths: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
-    """Files whose parts are all read from other files, because a kill came before their removal."""
+    groups = [group for group in by_meta.values() if len({part.path for part in group}) > 1]
     read = {part.path for part in parts}
-    return [path for path in paths if path not in read]
+    obsolete = [path for path in paths if path not in read]
+    return groups, obsolete, unnamed(out, shard, parts) if has_pcm else []
+
+
+def unnamed(out: Path, shard: str, parts: Sequence[Part]) -> list[Path]:
+    """Blobs of a shard that no row of its parts names, because a kill came before the rows were
+    written or after they were removed."""
+    named = {name for part in parts for name in pc.unique(part.table["blob"]).to_pylist()}
+    return [path for path in blobs.files(out, shard) if path.name not in named]
 
 
 def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.Schema) -> None:
     """Write one file with all parts of a group."""
     tables = manifest.last_results(stage, [part.table for part in group])
     if stage == "resample":
-        tables = _joined_blobs(out, shard, tables)
+        tables, sizes = _current(out, shard, tables), blobs.sizes(out, shard)
+        names = {name for table in tables for name in table["blob"].drop_null().to_pylist()}
+        small = {name for name in names if sizes(name) < BLOB_BYTES}
+        tables = _repacked(out, shard, tables, small if len(small) > 1 else ())
     holds = [(part.name, len(table)) for part, table in zip(group, tables, strict=True)]
     bare = [table.replace_schema_metadata(None) for table in (schema.empty_table(), *tables)]
     whole = pa.concat_tables(bare, promote_options="default")
-    number = max(manifest.number_of(part.path) for part in group)
+    number = max(manifest.number_of(part.path.name) for part in group)
     meta: manifest.Footer = {**group[0].meta, HOLDS: holds}
     manifest.commit(out, stage, shard, whole, whole.schema, meta, number)
 
 
-def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Join the blobs; returns the tables with the new places of their PCM."""
+def _current(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The tables without rows whose PCM is gone or was recomputed."""
     sizes = blobs.sizes(out, shard)
     joined: list[pa.Table] = []
     seen: set[str] = set()
@@ -125,39 +112,35 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
             kept.append(sound and row["audio"] not in seen)
             seen |= {row["audio"]} if sound else set()
         joined.insert(0, table.filter(pa.array(kept, pa.bool_())))
-    names = {name for table in joined for name in table["blob"].drop_null().to_pylist()}
-    small = {name for name in names if sizes(name) < BLOB_BYTES}
-    return _repacked(out, shard, joined, small if len(small) > 1 else ())
+    return joined
 
 
 def moved(
     out: Path, shard: str, tables: Sequence[pa.Table], names: Collection[str]
 ) -> list[pa.Table]:
     """Copy the PCM of rows that lies in some blobs into a new one; returns the tables with the new
-    places. Rows whose PCM is gone are left out."""
-    sizes = blobs.sizes(out, shard)
-    sound = [
-        table.filter(
-            pa.array(
-                [
-                    bool(row["error_code"]) or blobs.present(row, sizes)
-                    for row in table.select(PLACES).to_pylist()
-                ],
-                pa.bool_(),
-            )
-        )
-        for table in tables
-    ]
-    return _repacked(out, shard, sound, names)
+    places. Rows whose PCM is gone or was recomputed are left out."""
+    return _repacked(out, shard, _current(out, shard, tables), names)
 
 
 def _repacked(
     out: Path, shard: str, tables: Sequence[pa.Table], names: Collection[str]
 ) -> list[pa.Table]:
     """Copy the PCM in these blobs into one; returns the tables with the new places."""
-    rows = [row for table in tables for row in table.select(PLACES).to_pylist()]
+    rows: list[EnhancedRow] = [row for table in tables for row in table.select(PLACES).to_pylist()]
     if some := [row for row in rows if row["blob"] in names]:
-        _rewrite(out, shard, some)
+        home = blobs.folder(out, shard)
+        with (
+            blobs.stored(out, shard, some) as pcm,
+            storage.store_of(home).staged(home) as (handle, publish),
+        ):
+            for row in some:
+                samples = pcm(row)
+                row["offset"] = handle.size
+                handle.write(np.ascontiguousarray(samples).data)
+            name = publish(lambda digest: f"{digest}.pcm").name
+        for row in some:
+            row["blob"] = name
     placed = []
     blob = pa.array([row["blob"] for row in rows], pa.string())
     offset = pa.array([row["offset"] for row in rows], pa.int64())
@@ -169,19 +152,3 @@ def _repacked(
         placed.append(table)
         first_row += len(table)
     return placed
-
-
-def _rewrite(out: Path, shard: str, rows: Sequence[EnhancedRow]) -> None:
-    """Copy the PCM of rows into one blob and update the rows' places."""
-    home = blobs.folder(out, shard)
-    with (
-        blobs.stored(out, shard, rows) as pcm,
-        storage.store_of(home).staged(home) as (handle, publish),
-    ):
-        for row in rows:
-            samples = pcm(row)
-            row["offset"] = handle.size
-            handle.write(np.ascontiguousarray(samples).data)
-        name = publish(lambda digest: f"{digest}.pcm").name
-    for row in rows:
-        row["blob"] = name

@@ -64,6 +64,10 @@ class OfRecording:
     def recording_name(self) -> str:
         return self.name
 
+    @property
+    def items(self) -> int:
+        return 1
+
 
 W = TypeVar("W", bound=Work)
 U = TypeVar("U", bound=Unit)

@@ -30,13 +30,10 @@ Converted = tuple[int, int, str]  # start, end (samples at native rate), recipe 
 
 
 def pcm_row(span: Converted, recording: str, samples: Pcm, rate: int) -> MadeAudio:
-    """The row of a clip's PCM at `rate` Hz, with its samples."""
     start, end, audio = span
+    row: MadeAudio = {"audio": audio, "recording": recording, "start": start, "end": end}
     return {
-        "audio": audio,
-        "recording": recording,
-        "start": start,
-        "end": end,
+        **row,
         "rate": rate,
         "num_samples": len(samples),
         "sha256": sha256(samples),
@@ -45,16 +42,9 @@ def pcm_row(span: Converted, recording: str, samples: Pcm, rate: int) -> MadeAud
 
 
 def failed_row(span: Converted, recording: str, code: str, detail: str) -> MadeAudio:
-    """The row of a clip that cannot be converted."""
     start, end, audio = span
-    return {
-        "audio": audio,
-        "recording": recording,
-        "start": start,
-        "end": end,
-        "error_code": code,
-        "error_detail": shortened(detail),
-    }
+    row: MadeAudio = {"audio": audio, "recording": recording, "start": start, "end": end}
+    return {**row, "error_code": code, "error_detail": shortened(detail)}
 
 
 def code_of(error: ItemError | MemoryError) -> tuple[str, str]:

@@ -10,14 +10,15 @@ not stored: `tasks.shard_store` applies the limits to the measures in every run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import cast
 
 import pyarrow as pa
 
 from ..accounting import ledger
 from ..base.errors import UNREACHABLE, ItemError, shortened
-from ..base.schema import CUTS, CutRow
+from ..base.schema import CUTS, CutRow, FaultRow
 from ..plugins.rules import judge
 from ..recording import Locator, unreachable
 from ..recording.faults import Fault
@@ -31,7 +32,7 @@ from ..shard_store import (
     chosen_rules,
     clip_choice,
     cuts,
-    decisions,
+    decision_log,
     recipe,
     shard_view,
     stored_shard,
@@ -40,7 +41,7 @@ from ..shard_store.blobs import MadeAudio
 from ..shard_store.decision_log import Decision
 from ..shard_store.manifest import Footer
 from ..shard_store.stored_shard import samples_of
-from . import cutting, measuring, recording_turns, whole_transcript
+from . import cutting, measuring, whole_transcript
 from .contract import OfRecording
 from .conversion import Conversion
 from .cutting import StreamFacts
@@ -65,10 +66,6 @@ class Unit(OfRecording):
     turns: tuple[Turn, ...] | None = None  # None: unknown yet
 
     @property
-    def items(self) -> int:
-        return 1
-
-    @property
     def spared(self) -> bool:
         """Whether only costly measures are missing, which a threshold makes unnecessary."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
@@ -81,8 +78,7 @@ class Unit(OfRecording):
 
 def meta(job: Job) -> Footer:
     """Footer of a part: the recipe of each measure in its rows."""
-    wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.all_filters}
-    return {"measures": wanted}
+    return {"measures": recipe.of_filters(job)}
 
 
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
@@ -98,10 +94,8 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
             stored = frozenset(shard.audio) if stored is None else stored
             units.append(Unit(recording, name, None, stored, turned=turned, turns=turns))
             continue
-        if cut.error_code:
-            reused += 1
-            continue
-        if spans := _lacking(cut, shard.filter_columns, shard.job.filter.measure_all):
+        measure_all = shard.job.filter.measure_all
+        if not cut.error_code and (spans := _lacking(cut, shard.filters, measure_all)):
             units.append(
                 Unit(
                     recording,
@@ -120,14 +114,14 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
 
 
 def _lacking(
-    cut: cuts.Cut, columns: cuts.FilterColumns, measure_all: bool
+    cut: cuts.Cut, filters: tuple[Plugin, ...], measure_all: bool
 ) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a stored cut that lack measures, with the filters for these."""
     lacking = []
     for s in cut.spans:
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
-            if missing := cut.lacks(key, columns, measure_all):
+            if missing := cut.lacks(key, filters, measure_all):
                 span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
                 lacking.append((span, missing))
     return tuple(lacking)
@@ -135,11 +129,11 @@ def _lacking(
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow | MadeAudio]]:
     """Rows of each unit and of its PCM, in order; of a bad recording, that of its failure."""
-    chosen, cut_again = Chosen.from_job(job), stored_shard.asked_recuts(decisions.by_utterance(job))
+    chosen, people = Chosen.from_job(job), decision_log.by_utterance(job)
     for unit in units:
         try:
             rows = unreachable.patience.read(partial(_rows, unit, chosen))
-            if cut_again and (again := _cut_again(unit, rows, job, cut_again)):
+            if people and (again := _cut_again(unit, rows, job, people)):
                 rows = [*rows, *unreachable.patience.read(partial(_rows, again, chosen))]
             yield rows
         except ItemError as error:
@@ -147,7 +141,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow | MadeAudio]]:
 
 
 def _cut_again(
-    unit: Unit, rows: list[CutRow | MadeAudio], job: Job, asked: Mapping[str, Decision]
+    unit: Unit, rows: list[CutRow | MadeAudio], job: Job, people: Mapping[str, Decision]
 ) -> Unit | None:
     """The clips that a person cut again, of a recording that was just cut; None: none."""
     if unit.spans is not None:
@@ -157,11 +151,10 @@ def _cut_again(
     stored = pa.Table.from_pylist(cut_rows, schema=SCHEMA)  # as read from a part
     cuts.merge(by_recipe, stored, {plugin.use for plugin in job.filter.all_filters}, False)
     cut = by_recipe.get(unit.cut, cuts.Cut())
-    cut = stored_shard.recut(cut, unit.recording, cuts.segments_of(unit.recording), asked)
+    cut = stored_shard.recut(cut, unit.recording, cuts.segments_of(unit.recording), people)
     if not cut.recut:
         return None
-    columns = cuts.filter_columns(job.filter.all_filters)
-    spans = _lacking(cut, columns, job.filter.measure_all)
+    spans = _lacking(cut, job.filter.all_filters, job.filter.measure_all)
     return replace(
         unit, spans=spans, decoded=cut.decoded, faults=cut.faults, recut=frozenset(cut.recut)
     )
@@ -211,7 +204,7 @@ def _one_pass(
 
     Spans that are known already are only measured."""
     job, recording, facts = chosen.job, unit.recording, StreamFacts()
-    turns, new = recording_turns.turns_of(unit.turned, unit.turns, recording, job)
+    turns, new = cutting.turns_of(unit.turned, unit.turns, recording, job)
     known_spans = None if unit.spans is None else dict(unit.spans)
     pieces: list[Piece] = []
     may_choose = clip_choice.of_uncut(job, recording)
@@ -237,22 +230,51 @@ def _one_pass(
         for span, _, measured in pieces:
             if span.kind == "utterance" and judge(measured.values, chosen.rules) is not None:
                 conversion.drop(span.start, span.end)
-    return [*new, recording_row(unit.cut, unit.name, facts), *rows, *conversion.rows()]
+    decoded: CutRow = {
+        "cut": unit.cut,
+        "recording": unit.name,
+        "kind": "recording",
+        "start": 0,
+        "end": facts.decoded,
+        "rate": facts.rate,
+        "channels": facts.channels,
+        "decoded": facts.decoded,
+        "measures": [],
+        "decode_faults": len(facts.faults),
+        "faults": [cast(FaultRow, asdict(fault)) for fault in facts.faults],
+        "notes": facts.notes,
+    }
+    return [*new, decoded, *rows, *conversion.rows()]
 
 
 def _span_rows(
     unit: Unit, pieces: Sequence[Piece], facts: StreamFacts, whole: WholeRecording
 ) -> list[CutRow]:
     """The rows of all spans; adds measures of the whole recording to the pieces, too."""
-    rows = []
+    rows: list[CutRow] = []
     for span, filters, measured in pieces:
         if span.kind == "utterance" and span.end > span.start:
-            measured.add(measuring.after_all(span, facts, unit.recording, whole, filters))
-        voice = recording_turns.voice_of(span, whole.turns)
-        row = span_row(unit.cut, unit.name, facts, span, measured, voice)
-        if (span.start, span.end, span.given) in unit.recut:
-            row["kind"] = cuts.RECUT
-        rows.append(row)
+            measuring.after_all(measured, span, facts, unit.recording, whole, filters)
+        recut = (span.start, span.end, span.given) in unit.recut
+        rows.append(
+            {
+                "cut": unit.cut,
+                "recording": unit.name,
+                "kind": cuts.RECUT if recut else span.kind,
+                "start": span.start,
+                "end": span.end,
+                "given": span.given,
+                "reason": span.reason,
+                "rate": facts.rate,
+                "channels": facts.channels,
+                "measures": list(measured.measures.items()),
+                "prints": list(measured.stored.items()),
+                "turn": span.turn,
+                "text": span.text,
+                "match": span.match,
+                "voice": cutting.voice_of(span, whole.turns),
+            }
+        )
     return rows
 
 
@@ -273,51 +295,5 @@ def _segmenter(
         transcript = whole_transcript.transcribed(locator, chosen.hears, language, emitting, limits)
         return lambda rate, _: module.start_heard(settings, rate, text, transcript)
     given = cuts.segments_of(recording) or ()
-    voices = recording_turns.voices(turns, chosen.job)
-    return lambda rate, _: recording_turns.segmenter(module, settings, rate, given, voices(rate))
-
-
-# The rows that the filter stage stores for a recording: its decoding, and each span.
-
-
-def recording_row(cut: str, recording: str, facts: StreamFacts) -> CutRow:
-    return {
-        "cut": cut,
-        "recording": recording,
-        "kind": "recording",
-        "start": 0,
-        "end": facts.decoded,
-        "rate": facts.rate,
-        "channels": facts.channels,
-        "decoded": facts.decoded,
-        "measures": [],
-        "decode_faults": len(facts.faults),
-        "faults": [
-            {"start": fault.start, "end": fault.end, "what": fault.what, "shifts": fault.shifts}
-            for fault in facts.faults
-        ],
-        "notes": facts.notes,
-    }
-
-
-def span_row(
-    cut: str, recording: str, facts: StreamFacts, span: Span, measured: Measured, voice: int | None
-) -> CutRow:
-    """`voice`: number of its speaker."""
-    return {
-        "cut": cut,
-        "recording": recording,
-        "kind": span.kind,
-        "start": span.start,
-        "end": span.end,
-        "given": span.given,
-        "reason": span.reason,
-        "rate": facts.rate,
-        "channels": facts.channels,
-        "measures": list(measured.measures.items()),
-        "prints": list(measured.stored.items()),
-        "turn": span.turn,
-        "text": span.text,
-        "match": span.match,
-        "voice": voice,
-    }
+    voices = cutting.voices(turns, chosen.job)
+    return lambda rate, _: cutting.segmenter_of(module, settings, rate, given, voices(rate))

@@ -34,7 +34,7 @@ from ..base.logs import log
 from ..base.schema import AnyRow
 from ..settings.job import Job
 from . import contract, known_good
-from .spawn_check import ended
+from .spawn_check import OF_ISOLATED, die_first, die_with_parent, ended
 
 POLL = 0.2  # s between checks of the child's memory
 START = 120.0  # s until a new process must reach its first unit
@@ -67,7 +67,6 @@ def resigned(work: Callable[..., Result], *args: object) -> Result:
 
 
 def alone_now() -> bool:
-    """Whether this runs in `alone`."""
     return _alone.get()
 
 
@@ -100,7 +99,9 @@ def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[Se
                     if (tries := tries + 1) < TRIES:
                         time.sleep(PAUSE)
                         break
-                    deaths.append(_Death(units[index], child.peak, child.had_spare_memory()))
+                    spare = child.peak < SPARE * job.memory_limit
+                    spare = spare and memory_limits.kills() == child.kills
+                    deaths.append(_Death(units[index], child.peak, spare))
                     if len(deaths) == MOST_KILLED:
                         raise RunError(_again_and_again(stage, deaths))
                     index, tries = index + 1, 0
@@ -180,7 +181,7 @@ class _Child:
         self.trying: known_good.Trial | None = None  # the current trial on a known good clip
         self.began: list[float] = []  # start of each trial, and the end (monotonic s)
         self.peak = 0  # bytes of resident memory, as seen every POLL
-        self._kills = memory_limits.kills()
+        self.kills = memory_limits.kills()  # of the machine, until now
         reading, writing = os.pipe()
         self.answers = Connection(reading, writable=False)
         try:
@@ -233,7 +234,11 @@ class _Child:
             if time.monotonic() > deadline:
                 self.process.kill()
                 return [], "timeout", f"no result within {seconds:.0f} s"
-            if self._memory() > self.job.memory_limit:
+            taken = 0
+            with suppress(psutil.NoSuchProcess):
+                taken = int(psutil.Process(self.process.pid).memory_info().rss)
+            self.peak = max(self.peak, taken)
+            if taken > self.job.memory_limit:
                 self.process.kill()
                 limit = self.job.memory_limit / 2**20
                 return [], "out_of_memory", f"its process grew beyond {limit:.0f} MiB"
@@ -250,17 +255,6 @@ class _Child:
             raise answer
         return answer, None, ""
 
-    def had_spare_memory(self) -> bool:
-        """For a killed child: whether neither it nor the machine was short of memory."""
-        return self.peak < SPARE * self.job.memory_limit and memory_limits.kills() == self._kills
-
-    def _memory(self) -> int:
-        with suppress(psutil.NoSuchProcess):
-            taken = int(psutil.Process(self.process.pid).memory_info().rss)
-            self.peak = max(self.peak, taken)
-            return taken
-        return 0
-
     def __enter__(self) -> _Child:
         return self
 
@@ -272,10 +266,8 @@ class _Child:
 
 def main() -> None:
     """The child: units on stdin, rows on stdout."""
-    from . import spawn_check
-
-    spawn_check.die_with_parent(int(sys.argv[1]))
-    spawn_check.die_first(spawn_check.OF_ISOLATED)
+    die_with_parent(int(sys.argv[1]))
+    die_first(OF_ISOLATED)
     answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # a library's output must not end up between the answers
     stage, job, units, wanted = pickle.load(sys.stdin.buffer)

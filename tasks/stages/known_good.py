@@ -39,8 +39,6 @@ Heard = TypeVar("Heard", covariant=True)
 
 
 class Listener(Protocol[Heard]):
-    """A segmenter or a diarizer."""
-
     def push(self, block: Float32s) -> object: ...
     def finish(self) -> Heard: ...
 
@@ -68,10 +66,10 @@ _passed: set[Key] = set()
 def check(stage: str, job: Job, units: Sequence[Work]) -> None:
     """Try each model that the stage needs for these units and that was not yet tried in this
     process. RunError that names the failing one."""
-    for trial in trials(stage, job, units):
-        if trial.model and trial.key not in _passed:
+    for trial in untried(stage, job, units):
+        if trial.model:
             attempt(trial)
-            _passed.add(trial.key)
+            passed([trial])
 
 
 def attempt(trial: Trial) -> None:
@@ -91,7 +89,6 @@ def attempt(trial: Trial) -> None:
 
 
 def blamed(trial: Trial, fate: str, how: str) -> str:
-    """A sentence about a plug-in that crashes or fails."""
     made_of = f" ({', '.join(trial.libraries)})" if trial.libraries else ""
     return (
         f"{trial.name} {fate} in its self-test on {platform.node()} ({how}); no recording is to "
@@ -100,7 +97,6 @@ def blamed(trial: Trial, fate: str, how: str) -> str:
 
 
 def untried(stage: str, job: Job, units: Sequence[Work] | None) -> list[Trial]:
-    """All trials of a stage that have not passed."""
     return [trial for trial in trials(stage, job, units) if trial.key not in _passed]
 
 
@@ -123,8 +119,11 @@ def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterato
         yield from _of_resample(job)
     elif stage == "transcribe":
         chosen = job.transcribe.recognisers
-        needed = range(len(chosen)) if units is None else _recognisers(units)
-        for number in needed:
+        needed = {*range(len(chosen))}
+        if units is not None:
+            asked = [unit.asked for unit in units if isinstance(unit, Request)]
+            needed = {one.recogniser if isinstance(one, Recognition) else 0 for one in asked}
+        for number in sorted(needed):
             yield from _recogniser(chosen[number], partial(backends.kept, chosen[number], chosen))
 
 
@@ -179,13 +178,6 @@ def _of_resample(job: Job) -> Iterator[Trial]:
         yield _filter(enhanced.scorer(job))
 
 
-def _recognisers(units: Sequence[Work]) -> list[int]:
-    """Numbers of the recognisers for these units."""
-    asked = [unit.asked for unit in units if isinstance(unit, Request)]
-    numbers = {one.recogniser if isinstance(one, Recognition) else 0 for one in asked}
-    return sorted(numbers)
-
-
 def _recogniser(
     plugin: Plugin, load: Callable[[], Backend], emitting: bool = False
 ) -> Iterator[Trial]:
@@ -215,7 +207,6 @@ def _trial(
 
 
 def pushed(start: Callable[[], Listener[Heard]]) -> Heard:
-    """The result of a fresh segmenter or diarizer for the clip."""
     listener = start()
     listener.push(np.tile(sound(RATE), REPEATED)[:, None])
     return listener.finish()

@@ -28,8 +28,6 @@ from .cutting import StreamFacts
 
 
 class WholeRecording(NamedTuple):
-    """Facts about a recording that is decoded to its end."""
-
     decoded: int
     faults: tuple[Fault, ...]
     turns: tuple[Turn, ...] | None = None  # None: no diarization
@@ -61,8 +59,6 @@ def steps(filters: tuple[Plugin, ...]) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The job with its segmenter, its filters and their rules."""
-
     job: Job
     segmenter: SegmenterPlugin
     settings: StageSettings  # of the segmenter
@@ -81,17 +77,17 @@ class Chosen:
 
 
 def after_all(
+    result: Measured,
     span: Span,
     facts: StreamFacts,
     recording: RecordingRow,
     whole: WholeRecording,
     chosen: Sequence[Step],
-) -> Measured:
-    """The measures of an utterance that need its whole recording but not its samples."""
+) -> None:
+    """Add the measures of an utterance that need its whole recording but not its samples."""
     waiting = [step for step in chosen if step.after_all]
-    result = Measured({}, {}, {})
     if not waiting:
-        return result
+        return
     start, end = span.start, span.end
     clip = Clip(
         facts.rate,
@@ -107,7 +103,6 @@ def after_all(
     )
     for step in waiting:
         result.take(step, step.measure(clip, step.settings), clip)
-    return result
 
 
 class Measured(NamedTuple):
@@ -120,7 +115,6 @@ class Measured(NamedTuple):
 
     @property
     def values(self) -> Mapping[str, MeasureValue]:
-        """The values that rules judge."""
         return {**self.measures, **self.labels} if self.labels else self.measures
 
     def take(self, step: Step, given: Mapping[str, Any], clip: Clip) -> None:
@@ -136,12 +130,6 @@ class Measured(NamedTuple):
         for name, value in values.items():
             stored = None if value is None else declared[name].encoded(value)
             self.stored[annotation_kinds.key(use, name)] = stored
-
-    def add(self, other: Measured) -> None:
-        """Add later measures."""
-        self.measures.update(other.measures)
-        self.labels.update(other.labels)
-        self.stored.update(other.stored)
 
 
 def measured(clip: Clip, chosen: Sequence[Step], measure_all: bool = False) -> Measured:

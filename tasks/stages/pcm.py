@@ -80,29 +80,6 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
     return result
 
 
-def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
-    """PCM of a clip longer than STREAM_ABOVE_S, block by block, as by `of_clip`; the caller cuts or
-    pads it to its length. None if the whole clip must be in memory. ItemErrors about the clip as a
-    whole come after the last block."""
-    if settings.levels:
-        return None
-    monos = _mixed(clip, settings)
-    if clip.rate == settings.rate:
-        return _clamped(monos)
-    plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
-    if plugin.stream is None:
-        return None
-    sound = (finite(block) for block in evenly(monos))
-    return _clamped(plugin.stream(sound, clip.rate, settings.rate, options))
-
-
-def _clamped(blocks: Iterator[Float32s]) -> Iterator[Int16s]:
-    clamp = Clamp()
-    for block in blocks:
-        yield clamp.to_int16(finite(block))
-    clamp.check()
-
-
 def _mixed(clip: Clip, settings: ResampleSettings) -> Iterator[Float32s]:
     """Mono blocks of a clip; ItemError `channels_cancel` after the last one."""
     rule = settings.mono
@@ -164,15 +141,10 @@ def _fill(
         room = part[: length - position]
         result[position : position + len(room)] = room
         position += len(part)
-    check_length(position, length, src_hz, settings)
-
-
-def check_length(got: int, due: int, src_hz: int, settings: ResampleSettings) -> None:
-    """AssertionError if a resampler returned too many samples, or too few."""
     slack = SLACK + -(-settings.rate // src_hz)
-    if abs(got - due) > slack:
+    if abs(position - length) > slack:
         name = settings.resampler.use
-        raise AssertionError(f"{name} gave {got} samples where {due} are due (±{slack})")
+        raise AssertionError(f"{name} gave {position} samples where {length} are due (±{slack})")
 
 
 def _resampled(
@@ -186,13 +158,8 @@ def _resampled(
     if n <= STREAM_ABOVE_S * src_hz or plugin.stream is None:
         yield plugin.resample(finite(_joined(list(monos))), src_hz, settings.rate, options)
         return
-    blocks = (finite(block) for block in evenly(monos))
+    blocks = (finite(block) for block in regroup(monos, BLOCK))
     yield from plugin.stream(blocks, src_hz, settings.rate, options)
-
-
-def evenly(monos: Iterator[Float32s]) -> Iterator[Float32s]:
-    """The same samples in blocks of exactly BLOCK, the last one shorter."""
-    return regroup(monos, BLOCK)
 
 
 def _joined(pieces: list[Float32s]) -> Float32s:

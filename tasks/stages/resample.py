@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from .. import plugins
 from ..audio import Clip
+from ..audio.blocks import regroup
 from ..base.arrays import Float32s, Int16s
 from ..base.errors import ItemError
 from ..base.logs import log
@@ -163,7 +164,6 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
 
 
 def _row(unit: Unit, span: Converted, clips: _Clips, job: Job) -> MadeAudio:
-    """The row of the next clip."""
     settings = job.resample
     if unit.channel is not None:
         settings = own_channels.converted(settings)
@@ -210,13 +210,13 @@ class _Clips:
 
     def _decoded(self) -> Iterator[Clip]:
         first, spans, facts = min(span.start for span in self._spans), [*self._spans], StreamFacts()
-        for _, clip in cutting.spans(self._locator, facts, partial(_known, spans), first):
+
+        def begin(rate: int, first_sample: int) -> KnownSpans:
+            return KnownSpans(spans, first_sample)
+
+        for _, clip in cutting.spans(self._locator, facts, begin, first):
             assert clip is not None
             yield clip
-
-
-def _known(spans: Sequence[Span], rate: int, first_sample: int) -> KnownSpans:
-    return KnownSpans(spans, first_sample)
 
 
 # From a decoded clip to the enhanced one, with its DNSMOS before and after.
@@ -260,7 +260,7 @@ def _stream(clip: Clip, job: Job) -> Iterator[Float32s]:
 
     def originals() -> Iterator[Float32s]:
         monos = (pcm.to_mono(block, job.resample.mono, clip.weights) for block in clip.blocks())
-        for block in pcm.evenly(monos):
+        for block in regroup(monos, pcm.BLOCK):
             waiting.append(pcm.finite(block))
             yield block
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .. import storage
 from ..accounting.broken import FIRST, Broken, BrokenCount, Unreachable
 from ..base.arrays import FixedBytes
 from ..base.schema import RECORDINGS
@@ -28,7 +29,7 @@ from ..shard_store.index import Index
 from ..storage import tables
 from .call import Call, Limits
 from .contract import OfRecording
-from .listing import copies, file_parts, fingerprints, known_recordings, row_files
+from .listing import copies, entries, file_parts, known_recordings, row_files
 from .listing.known_recordings import Columns
 from .listing.row_files import LISTED, merged
 from .listing.shard_choice import in_shards, shards_of
@@ -95,7 +96,7 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
     leaving = np.concatenate([surveyed.gone, surveyed.failed])
     if len(surveyed.divided):
         names = (tables.read(path)["recording"].to_pylist() for path in results)
-        probed = fingerprints.keys(chain.from_iterable(names))
+        probed = entries.keys(chain.from_iterable(names))
         leaving = np.concatenate([leaving, file_parts.vanished(had, surveyed.divided, probed)])
     gone = np.sort(had.columns.keys[leaving])
     touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
@@ -131,7 +132,9 @@ def _commit(
         surveyed.copies += copies.new(listed, former)
     table = pa.Table.from_pylist(listed, schema=RECORDINGS)
     path = manifest.commit(job.out, "shard", shard, table, RECORDINGS, {})
-    manifest.supersede(job.out, shard, path)
+    for other in manifest.files(job.out, "shard", shard):
+        if manifest.number_of(other.name) < manifest.number_of(path.name):  # superseded
+            storage.remove(other)
     return known_recordings.note(had, number, table)
 
 

@@ -7,7 +7,7 @@ reuse, commits, quarantine and counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
@@ -35,8 +35,6 @@ COMMIT_BYTES = 512 << 20  # approximate bytes of a blob
 
 
 class Progress(Protocol):
-    """Receives a stage's progress on a shard, in seconds of audio."""
-
     def ahead(self, seconds: float) -> None:
         """Announce the audio to compute: what earlier stages left, less what is stored."""
 
@@ -96,16 +94,21 @@ def run(
 
 
 def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress | None) -> Done:
-    """Compute and commit what is missing now."""
     began = time.monotonic()
     module = contract.find(stage)
     with process_memory.uncollected():
         units, reused = module.todo(view_of(job, shard, manifest.repair_results, again=True))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))
-    load = _load(stage, module, units, job) if units and not isolate else 0.0
-    results = _results(stage, module, units, job, isolate)
-    seconds = 0.0
+    load = seconds = 0.0
+    if isolate:
+        from . import isolate as isolation
+
+        # A clip that kills a resampler must do so in the resample stage, whose items are clips.
+        results = isolation.results(stage, replace(job, cache_bytes=0), units)
+    else:
+        load = _load(stage, module, units, job) if units else 0.0
+        results = module.compute(units, job)
     clock = Clock(stage)
     with Sink(stage, job, shard) as sink:
         try:
@@ -181,17 +184,6 @@ class Clock:
         )
 
 
-def _results(
-    stage: str, module: Stage[Unit], units: list[Unit], job: Job, isolate: bool
-) -> Iterator[Sequence[AnyRow]]:
-    if isolate:
-        from . import isolate as isolation
-
-        # A clip that kills a resampler must do so in the resample stage, whose items are clips.
-        return isolation.results(stage, replace(job, cache_bytes=0), units)
-    return module.compute(units, job)
-
-
 class Sink:
     """Collects rows and commits them as parts: audio first, then the rows that point to it. PCM is
     written as it arrives; a commit names its blob.
@@ -213,12 +205,10 @@ class Sink:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Discard uncommitted data."""
         self._open.close()
 
     @property
     def held(self) -> int:
-        """Bytes of uncommitted PCM."""
         return self._staged[0].size if self._staged else 0
 
     def add(self, rows: Sequence[AnyRow]) -> None:
@@ -229,16 +219,14 @@ class Sink:
                 audio_row["offset"] = self.held
                 self._blob().write(np.ascontiguousarray(samples, dtype="<i2").data)
                 self._placed.append(audio_row)
-            if self.stage == "filter" and "audio" in row:
-                self._add_made(cast(MadeAudio, row))
-            else:
+            if self.stage != "filter" or "audio" not in row:
                 self.rows.append(row)
-
-    def _add_made(self, row: MadeAudio) -> None:
-        self.made.append(row)
-        self.converted += 1
-        if not row.get("error_code"):
-            self.converted_seconds += row["num_samples"] / row["rate"]
+                continue
+            audio = cast(MadeAudio, row)
+            self.made.append(audio)
+            self.converted += 1
+            if not audio.get("error_code"):
+                self.converted_seconds += audio["num_samples"] / audio["rate"]
 
     def _blob(self) -> HashedFile:
         if self._staged is None:

@@ -11,10 +11,11 @@ language, the recogniser's own scores, and exact error counts against the source
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -24,14 +25,13 @@ from ..base.arrays import Float32s
 from ..base.errors import shortened
 from ..base.schema import TRANSCRIPTS, EnhancedRow, TranscriptRow, WordRow
 from ..plugins import backends
-from ..plugins.contracts import asr
 from ..plugins.contracts.asr import AligningBackend
 from ..plugins.contracts.text import Answer, TextVerdict
 from ..plugins.served import llm_text
 from ..plugins.served.llm_text import Written
-from ..settings import Plugin, StageSettings
+from ..settings import StageSettings
 from ..settings.job import Job
-from ..shard_store import blobs, model_answers, own_channels, reference_words, shard_view
+from ..shard_store import blobs, model_answers, own_channels, shard_view
 from ..shard_store.requests import (
     Alignment,
     Asked,
@@ -56,7 +56,7 @@ def rounds(job: Job) -> int:
     votes = asr.language_by != "clip" and asr.backend.use != "none"
     last = asr.llm_text is not None or asr.reference_words or own_channels.asked(job)
     asks = bool(model_answers.asking(asr))
-    before_last = asr.llm_text is not None and bool(reference_words.rules_on_fit(asr))
+    before_last = asr.llm_text is not None and bool(model_answers.rules_on_fit(asr))
     return 1 + votes + bool(asr.backends) + asks + before_last + last
 
 
@@ -100,7 +100,6 @@ def compute(units: list[Request[Any]], job: Job) -> Rows:
 
 
 def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
-    """The transcripts of clips, by one recogniser after the other."""
     for number, group in groupby(requests, key=lambda request: request.asked.recogniser):
         plugin = job.transcribe.recognisers[number]
         backend = backends.kept(plugin, job.transcribe.recognisers)
@@ -114,8 +113,8 @@ def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
 
 
 def _answered(requests: list[Request[TextQuestion]], job: Job) -> Rows:
-    """The answers of the models of plug-ins on text."""
-    for (plugin, hears), group in groupby(requests, key=_model):
+    by_model = groupby(requests, key=lambda one: (one.asked.plugin, one.asked.question.hears))
+    for (plugin, hears), group in by_model:
         module, settings = plugins.TEXT.resolve(plugin)
         of_model = [*group]
         if hears:
@@ -128,15 +127,8 @@ def _answered(requests: list[Request[TextQuestion]], job: Job) -> Rows:
             yield [_row_of_answer(request, text, answer.reply, answer.value, answer)]
 
 
-def _model(request: Request[TextQuestion]) -> tuple[Plugin, bool]:
-    return request.asked.plugin, request.asked.question.hears
-
-
 def _by_ear(
-    requests: list[Request[TextQuestion]],
-    module: TextVerdict,
-    settings: StageSettings,
-    job: Job,
+    requests: list[Request[TextQuestion]], module: TextVerdict, settings: StageSettings, job: Job
 ) -> Iterator[Answer]:
     """The answers of models that get the clips, some minutes of them at a time."""
     for chunk in chunks(requests):
@@ -149,7 +141,6 @@ def _by_ear(
 
 
 def _aligned(requests: list[Request[Alignment]], job: Job) -> Rows:
-    """The texts with the time of each word."""
     backend = backends.kept(job.transcribe.backend, job.transcribe.recognisers)
     assert isinstance(backend, AligningBackend)
     for chunk in chunks(requests):
@@ -166,13 +157,12 @@ def _aligned(requests: list[Request[Alignment]], job: Job) -> Rows:
                     "raw_text": transcript.text,
                     "language": transcript.language,
                     "avg_logprob": transcript.avg_logprob,
-                    "word_times": [_word(word) for word in transcript.words or ()],
+                    "word_times": [cast(WordRow, asdict(word)) for word in transcript.words or ()],
                 }
             ]
 
 
 def _rewritten(requests: list[Request[Rewriting]], job: Job) -> Rows:
-    """The texts as the language model writes them."""
     assert job.transcribe.llm_text is not None
     texts = [(request.asked.text, request.asked.language) for request in requests]
     answers = _writer(job.transcribe.llm_text).write(texts)
@@ -210,7 +200,6 @@ _writer = lru_cache(maxsize=1)(llm_text.Writer)
 
 
 def load(job: Job) -> None:
-    """Load the model now instead of with the first chunk."""
     backends.kept(job.transcribe.backend, job.transcribe.recognisers)
 
 
@@ -247,18 +236,9 @@ def _row(
         "speech_after_text": after_text,
         "speech_without_words_start": None if hole is None else hole[0],
         "speech_without_words": None if hole is None else hole[1],
-        "word_times": None if words is None else [_word(word) for word in words],
+        "word_times": None if words is None else [cast(WordRow, asdict(word)) for word in words],
     }
     return scoring.scored(row, request.asked.reference, request.asked.language)
-
-
-def _word(word: asr.Word) -> WordRow:
-    return {
-        "word": word.word,
-        "start": word.start,
-        "end": word.end,
-        "probability": word.probability,
-    }
 
 
 def _speech(transcript: Transcript, clip: SpeechClip | None) -> tuple[float | None, float | None]:
@@ -281,13 +261,7 @@ CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants mo
 
 
 def window_of(request: Request[Any]) -> WindowAudio | None:
-    """The window that a request's clip shares with others."""
     return request.asked.window if isinstance(request.asked, Recognition) else None
-
-
-def language_of(request: Request[Any]) -> str | None:
-    """The language that is told with a request's clip."""
-    return None if isinstance(request.asked, TextQuestion) else request.asked.language or None
 
 
 def chunks(requests: list[R], most: float = CHUNK_SECONDS) -> Iterator[list[R]]:
@@ -318,7 +292,9 @@ def sound_of(requests: Sequence[Request[Any]], out: Path, rate: int | None) -> l
     windows: dict[tuple[str, ...], SharedWindow] = {}
     speech_clips = []
     for request in requests:
-        language, window = language_of(request), window_of(request)
+        window = window_of(request)
+        asked = request.asked
+        language = None if isinstance(asked, TextQuestion) else asked.language or None
         if rate is None:
             speech_clips.append(SpeechClip(np.zeros(0, np.float32), language))
         elif window is None:

@@ -32,7 +32,7 @@ from uttermill.tasks.asr._whisper.results import BeamResult, Context, Language, 
 from uttermill.tasks.base.arrays import RATE
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import shared_windows
+from uttermill.tasks.shard_store import requests
 from uttermill.tasks.shard_store.requests import Recognition, Request, WindowAudio
 from uttermill.tasks.stages.transcribe import chunks
 
@@ -49,17 +49,17 @@ def test_windows_hold_each_span_once_in_order(parts: list[tuple[int, int]], long
     for gap, length in parts:
         spans.append((at + gap, at + gap + length))
         at += gap + length
-    found = shared_windows.windows(spans[::-1], rate, longest)
+    found = requests.windows(spans[::-1], rate, longest)
     assert [span for window in found for span in window] == spans
     for window in found:
-        pauses = [shared_windows.pause(*pair, rate) for pair in pairwise(window)]
-        assert all(shared_windows.PAUSE[0] <= pause <= shared_windows.PAUSE[1] for pause in pauses)
+        pauses = [requests.pause(*pair, rate) for pair in pairwise(window)]
+        assert all(requests.PAUSE[0] <= pause <= requests.PAUSE[1] for pause in pauses)
         seconds = sum(end - start for start, end in window) / rate + sum(pauses)
         assert len(window) == 1 or seconds <= longest + 1e-9
 
 
 def test_spans_that_overlap_share_no_window() -> None:
-    assert shared_windows.windows([(0, 100), (90, 200), (210, 300)], 100, 29.0) == [
+    assert requests.windows([(0, 100), (90, 200), (210, 300)], 100, 29.0) == [
         ((0, 100),),
         ((90, 200), (210, 300)),
     ]
@@ -67,13 +67,13 @@ def test_spans_that_overlap_share_no_window() -> None:
 
 def test_a_short_rest_of_a_recording_is_shared_out() -> None:
     spans = [(1200 * at, 1200 * at + 1100) for at in range(21)]  # 11 s and 1 s of silence
-    assert [len(window) for window in shared_windows.windows(spans, 100, 232.0)] == [11, 10]
-    assert [len(window) for window in shared_windows.windows(spans[:19], 100, 232.0)] == [19]
+    assert [len(window) for window in requests.windows(spans, 100, 232.0)] == [11, 10]
+    assert [len(window) for window in requests.windows(spans[:19], 100, 232.0)] == [19]
     more = [(1200 * at, 1200 * at + 1100) for at in range(30)]
-    assert [len(window) for window in shared_windows.windows(more, 100, 232.0)] == [19, 11]
+    assert [len(window) for window in requests.windows(more, 100, 232.0)] == [19, 11]
     # One that does not fit is alone, and changes nothing for the others.
     long = [*spans[:10], (12000, 42000), *((42000 + a, 42000 + b) for a, b in spans[:10])]
-    assert [len(window) for window in shared_windows.windows(long, 100, 232.0)] == [10, 1, 10]
+    assert [len(window) for window in requests.windows(long, 100, 232.0)] == [10, 1, 10]
 
 
 # --- whose words are whose ---------------------------------------------------------------------

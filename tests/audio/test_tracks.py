@@ -18,7 +18,7 @@ from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.recording.tracks import locator_of
 from uttermill.tasks.settings import FilterSettings
-from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.shard_store.stored_shard import samples_of
 
 RATE = 48_000
 Samples = NDArray[np.float32]
@@ -109,8 +109,10 @@ def test_all_tracks_silent_is_the_default_one(tmp_path: Path) -> None:
 
 
 def test_a_format_without_a_track_is_the_first_one() -> None:
-    row: Any = {"locator": Locator("a.mkv").dumps(), "format": "matroska/flac"}
+    row: Any = {"locator": Locator("a.mkv").dumps(), "format": "matroska/flac", "content": "c"}
     assert locator_of(row, FilterSettings()).track == 0
+    first = samples_of(row, FilterSettings())
+    assert first == "c track 0 channels None silenced False"
     row["format"] = "matroska/flac#1"
     assert locator_of(row, FilterSettings()) == Locator("a.mkv", track=1)
-    assert recipe.of_samples("c", 0) == recipe.of_samples("c") != recipe.of_samples("c", 1)
+    assert samples_of(row, FilterSettings()) != first

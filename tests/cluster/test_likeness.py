@@ -16,7 +16,7 @@ from tests.helpers import corpus, own_plugin
 from uttermill.flows.cluster.workers import Admission
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.runs import likeness
-from uttermill.tasks.shard_store import mixed
+from uttermill.tasks.shard_store import index
 
 OURS = {likeness.CODE: "a", likeness.WEIGHTS: "b", "numpy": "2.3.1", "the processor": "x86_64"}
 
@@ -92,11 +92,11 @@ def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
     assert numpy.startswith("b: it would compute other data, because it has other numpy 1 (here ")
     assert numpy.endswith("install there what is here, or set cluster.mixed: true")
     assert model == "c: it could not report its code and libraries: no such model"
-    assert mixed.recorded(job.out) == []
+    assert index.mixed(job.out) == []
 
     let = Admission(client, None, job, mixed=True)
     assert admitted(let, "a", "b", "c", "d") == ["a", "b"]
-    assert mixed.recorded(job.out) == [f"numpy 1 (here {ours['numpy']})"]
+    assert index.mixed(job.out) == [f"numpy 1 (here {ours['numpy']})"]
 
     # What it stores would never be found: its recipes are other ones.
     weights = Client(a=ours, b={**ours, likeness.WEIGHTS: "other"})
@@ -104,12 +104,12 @@ def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
     assert admitted(let, "a", "b") == ["a"]
     (told,) = let.refused(["a", "b"])
     assert told.startswith("b: this run would not find its results, because it has other")
-    assert "weights" not in str(mixed.recorded(job.out))
+    assert "weights" not in str(index.mixed(job.out))
 
 
 def test_what_was_mixed_is_kept(tmp_path: Path) -> None:
-    assert mixed.recorded(tmp_path) == []
-    mixed.record(tmp_path, ["numpy 1 (here 2)"])
-    mixed.record(tmp_path, [])
-    mixed.record(tmp_path, ["the processor aarch64 (here x86_64)", "numpy 1 (here 2)"])
-    assert mixed.recorded(tmp_path) == ["numpy 1 (here 2)", "the processor aarch64 (here x86_64)"]
+    assert index.mixed(tmp_path) == []
+    index.note_mixed(tmp_path, ["numpy 1 (here 2)"])
+    index.note_mixed(tmp_path, [])
+    index.note_mixed(tmp_path, ["the processor aarch64 (here x86_64)", "numpy 1 (here 2)"])
+    assert index.mixed(tmp_path) == ["numpy 1 (here 2)", "the processor aarch64 (here x86_64)"]

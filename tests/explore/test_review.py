@@ -23,7 +23,7 @@ from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import decision_log, decisions, manifest
+from uttermill.tasks.shard_store import decision_log, manifest
 from uttermill.tasks.shard_store.decision_log import Decision
 from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.storage import tables, versions
@@ -223,7 +223,7 @@ def test_a_run_goes_by_what_it_began_with(tmp: Path) -> None:
     job = strict(tmp)
     corpus.run(job)
     decide(job, "r00", "keep")
-    begun = decisions.pinned(job)
+    begun = decision_log.pinned(job)
     decide(job, "r01", "keep")
     [shard] = manifest.shards(job.out)
     assert len(ShardView(begun, shard).people) == 1
@@ -231,7 +231,7 @@ def test_a_run_goes_by_what_it_began_with(tmp: Path) -> None:
     path = decision_log.path(job.out)
     path.write_text(path.read_text().replace("keep", "drop"))
     with pytest.raises(RunError, match="other than by appending"):
-        decisions.by_utterance(begun)
+        decision_log.by_utterance(begun)
 
 
 def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:

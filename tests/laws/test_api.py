@@ -7,13 +7,6 @@ import sys
 
 import pytest
 
-from uttermill.tasks import api
-
-
-def test_the_door_names_what_it_has() -> None:
-    assert sorted(api.__all__) == sorted(set(api.__all__))
-    assert [name for name in api.__all__ if not hasattr(api, name)] == []
-
 
 @pytest.mark.full
 def test_the_door_is_light() -> None:

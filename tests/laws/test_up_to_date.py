@@ -242,11 +242,9 @@ def test_after_an_upgrade_with_other_recipes_they_open_all(
     names = opened(monkeypatch)
     monkeypatch.setattr(plugins.ASR.load("fake"), "VERSION", 99)
     recipe.of_plugin.cache_clear()
-    recipe._transcript_head.cache_clear()
     foreseen(asked(home))
     assert names == set(manifest.shards(home / "out"))
     recipe.of_plugin.cache_clear()
-    recipe._transcript_head.cache_clear()
 
 
 @pytest.mark.nightly

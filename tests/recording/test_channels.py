@@ -18,8 +18,8 @@ from uttermill.tasks import audio, plugins
 from uttermill.tasks.base.errors import ConfigError, ItemError
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.recording import Locator, tracks
-from uttermill.tasks.settings import Source
-from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.settings import FilterSettings, Source
+from uttermill.tasks.shard_store.stored_shard import samples_of
 from uttermill.tasks.stages.listing import entries
 from uttermill.tasks.stages.listing.rttm import SideFiles
 from uttermill.tasks.stages.listing.skipped import SkippedEntries
@@ -179,8 +179,11 @@ def test_names_of_channels() -> None:
     assert [tracks.channel_side(name, ("1", "2")) for name in "12"] == [(0,), (1,)]
     assert [tracks.channel_side(name, ("0", "1")) for name in "01"] == [(0,), (1,)]
     assert tracks.channel_side("x", ("x",)) is None
-    heard = (None, (0,), (1,), (0, 1))
-    assert len({recipe.of_samples("c", 0, channels) for channels in heard}) == 4
+    rows: list[Any] = [
+        {"content": "c", "format": "wav/pcm_16", "channels": channels}
+        for channels in (None, [0], [1], [0, 1])
+    ]
+    assert len({samples_of(row, FilterSettings()) for row in rows}) == 4
     where = Locator("a.wav", channels=(0, 2))
     assert Locator.loads(where.dumps()) == where
 

@@ -22,7 +22,7 @@ from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Recording
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store import recipe
-from uttermill.tasks.stages.listing import fingerprints
+from uttermill.tasks.stages.listing import entries
 
 AB = ("a.wav", "b.wav")
 
@@ -480,8 +480,8 @@ def test_what_the_csv_module_writes_is_read(rows: list[list[str]], separator: st
 
 def test_the_hash_of_a_listed_row_is_that_of_its_canonical_json() -> None:
     texts = {"recording": 'c/ä"\n\\', "text": "नमस्ते \x7f \U0001f600", "locator": '{"path": "a"}'}
-    row = {**dict.fromkeys(fingerprints.DESCRIBED), **texts, "present": True}
-    assert fingerprints.listed(row) == recipe.digest(row)
+    row = {**dict.fromkeys(entries.DESCRIBED), **texts, "present": True}
+    assert entries.listed(row) == recipe.digest(row)
 
 
 def test_a_file_is_one_recording_however_its_rows_end_its_name(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from uttermill.tasks.recording import tracks
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages import recording_turns, stage
+from uttermill.tasks.stages import cutting, stage
 from uttermill.tasks.stages.filter import SCHEMA
 
 RATE = 16_000
@@ -154,7 +154,7 @@ def test_a_plan_counts_turns_that_nobody_heard(home: Path) -> None:
 @pytest.mark.full
 def test_turns_of_before_stay_as_they_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Earlier releases did not store the channels of turns."""
-    stored = recording_turns.turns_of
+    stored = cutting.turns_of
 
     def as_before(*args: Any) -> tuple[Any, list[CutRow]]:
         turns, rows = stored(*args)
@@ -164,7 +164,7 @@ def test_turns_of_before_stay_as_they_are(home: Path, monkeypatch: pytest.Monkey
         return turns, rows
 
     with monkeypatch.context() as patch:
-        patch.setattr(recording_turns, "turns_of", as_before)
+        patch.setattr(cutting, "turns_of", as_before)
         one, _ = corpus.run(job(home))
     assert texts(one.path)[1] == ""
     two, counts = corpus.run(job(home))

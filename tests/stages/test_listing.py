@@ -13,7 +13,7 @@ from tests.helpers import corpus
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages.listing import fingerprints, row_files, shard_choice
+from uttermill.tasks.stages.listing import entries, row_files, shard_choice
 from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
 from uttermill.tasks.storage import queries
 
@@ -42,12 +42,12 @@ def test_what_a_source_says_is_hashed_and_nothing_else(more: dict[str, Any]) -> 
         "speaker": None, "language": None, "segments": None, "present": True,
         "error_code": None, "error_detail": None,
     } | more  # fmt: skip
-    hashed = fingerprints.listed(row)
-    assert fingerprints.listed({**row, "guard": "1", "size": 7}) == hashed
-    for name in fingerprints.DESCRIBED:
+    hashed = entries.listed(row)
+    assert entries.listed({**row, "guard": "1", "size": 7}) == hashed
+    for name in entries.DESCRIBED:
         other: Any = [] if name in ("segments", "rttm") and row.get(name) != [] else "another"
         if name not in ("segments", "rttm") or other == []:
-            assert fingerprints.listed({**row, name: other}) != hashed, name
+            assert entries.listed({**row, name: other}) != hashed, name
 
 
 SPAN = {"start": 0.1, "end": None, "text": "é", "labels": None}
@@ -77,7 +77,7 @@ def test_rows_are_hashed_together_as_each_alone(column: dict[str, list[Any]], co
     } | column  # fmt: skip
     columns = {name: values[:count] for name, values in whole.items()}
     rows = [{name: values[n] for name, values in columns.items()} for n in range(count)]
-    assert fingerprints.listed_columns(columns) == [*map(fingerprints.listed, rows)]
+    assert entries.listed_columns(columns) == [*map(entries.listed, rows)]
 
 
 @pytest.mark.full
@@ -128,7 +128,7 @@ def test_a_long_recording_fills_one_group(
 
 
 def test_names_that_were_seen() -> None:
-    seen = fingerprints.Seen()
+    seen = entries.Seen()
     chance = np.random.default_rng(3)
     truth: set[str] = set()
     for _ in range(40):
@@ -137,7 +137,7 @@ def test_names_that_were_seen() -> None:
         for name in names:
             wanted.append(name in truth)
             truth.add(name)
-        assert seen.again(fingerprints.keys(names)).tolist() == wanted
+        assert seen.again(entries.keys(names)).tolist() == wanted
     assert len(seen._runs) < 12
 
 

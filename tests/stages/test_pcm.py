@@ -104,8 +104,6 @@ def test_channels_that_cancel_each_other_are_not_silence(seconds: int, rate: int
     clip = Clip.from_samples(np.stack([left, -left], 1), rate)
     with pytest.raises(ItemError, match=r"channels_cancel.*resample\.mono=first"):
         pcm.of_clip(clip, ResampleSettings())
-    with pytest.raises(ItemError, match="channels_cancel"):
-        list(pcm.streamed(clip, ResampleSettings()) or ())
     assert pcm.of_clip(clip, ResampleSettings(mono="first")).any()
 
 
@@ -118,8 +116,6 @@ def test_a_clip_is_not_cut_to_pieces_at_full_scale(seconds: int, rate: int, scal
     clip = Clip.from_samples((voice * np.float32(scale)).astype(np.float32)[:, None], rate)
     with pytest.raises(ItemError, match=r"over_full_scale.*peak is.*levels=\[\{use: peak\}\]"):
         pcm.of_clip(clip, ResampleSettings())
-    with pytest.raises(ItemError, match="over_full_scale"):
-        list(pcm.streamed(clip, ResampleSettings()) or ())
     brought_down = ResampleSettings.model_validate({"levels": [{"use": "peak"}]})
     assert np.abs(pcm.of_clip(clip, brought_down).astype(int)).max() == pytest.approx(29204, abs=2)
     hot = Clip.from_samples((voice * np.float32(1.4)).astype(np.float32)[:, None], rate)

@@ -10,7 +10,7 @@ from ... import plugins
 from ...base.json_types import DatasetJson, JsonValue, Reviews
 from ...settings import THRESHOLD, roles
 from ...settings.job import Job
-from ...shard_store import decisions, whole_job
+from ...shard_store import decision_log, whole_job
 
 
 class Change(NamedTuple):
@@ -60,7 +60,7 @@ def of_models(described: DatasetJson, job: Job) -> list[Change]:
 def of_people(described: DatasetJson, job: Job) -> list[Change]:
     """Changes of decisions by people since the newest version, as one entry; `described`: the
     version's dataset.json."""
-    then, now = described.get("reviews"), decisions.described(job)
+    then, now = described.get("reviews"), decision_log.described(job)
     if (then and then["sha256"]) == (now and now["sha256"]):
         return []
     before, after = (_decisions(reviews) for reviews in (then, now))

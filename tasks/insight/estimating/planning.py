@@ -36,7 +36,7 @@ from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
 from ...stages import shard, stage
 from ...stages.contract import STAGES
 from ...stages.filter import todo as cuts_lacking
-from ...stages.listing import copies, file_parts, fingerprints, shard_choice
+from ...stages.listing import copies, entries, file_parts, shard_choice
 from ...stages.listing.copies import NewCopy
 from ...stages.listing.known_recordings import KnownRecordings
 from ...stages.listing.overlapping_sources import Shared
@@ -243,8 +243,8 @@ def _broken(surveyed: Survey, listed: AsListed, header: Mapping[str, float] | No
     fresh = [row["recording"] for row in listed.fresh]
     unreadable = [] if header is None else [name for name in fresh if name not in header]
     broken = surveyed.known.broken
-    broken = broken[~np.isin(broken, fingerprints.keys(fresh))]
-    return np.union1d(broken, fingerprints.keys(unreadable))
+    broken = broken[~np.isin(broken, entries.keys(fresh))]
+    return np.union1d(broken, entries.keys(unreadable))
 
 
 def _new_recordings(
@@ -326,7 +326,9 @@ class _Scan:
         text = view.transcript_recipe(utterance.heard)
         if clean := utterance.cut.enhanced:
             if enhanced.heard(self.job) and clean not in view.audio:
-                text = view.text_recipe(utterance.heard, clean)  # recognised from enhanced audio
+                text = view.transcript_recipe(
+                    utterance.heard, clean
+                )  # recognised from enhanced audio
             because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
             computed = clean in view.audio or clean in seen
             again = bool(self.causes.enhanced)
@@ -479,7 +481,7 @@ def copies_among(
     ):
         return {}
     hashed = list(filter(None, map(_hashed, sound)))
-    contents = fingerprints.heads(row["content"] for row in hashed)
+    contents = entries.heads(row["content"] for row in hashed)
     numbers = shard_choice.with_bytes(had, contents)
     others: list[RecordingRow] = []
     for number in np.unique(numbers[numbers >= 0]):

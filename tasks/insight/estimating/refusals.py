@@ -14,9 +14,9 @@ from ...accounting.broken import Broken, BrokenCount
 from ...base.errors import TooManyFailed
 from ...publish import safeguards
 from ...settings.job import Job
-from ...shard_store import decisions, manifest
+from ...shard_store import decision_log, manifest
 from ...stages import shard
-from ...stages.listing import fingerprints
+from ...stages.listing import entries
 from ...stages.listing.known_recordings import PRESENT
 from ...stages.listing.pending_listing import AsListed
 from ...stages.listing.survey import Survey
@@ -63,7 +63,7 @@ def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) ->
     had = surveyed.known
     names = (name for some in summary.live_recordings(newest) for name in some.to_pylist())
     present = had.columns.flags & PRESENT > 0
-    lacking = present & ~np.isin(had.columns.keys, fingerprints.keys(names))
+    lacking = present & ~np.isin(had.columns.keys, entries.keys(names))
     keys = {*had.columns.keys[lacking].tolist()}
     rows = [
         row
@@ -71,7 +71,7 @@ def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) ->
         for row in manifest.listed(job.out, had.shards[number]).to_pylist()
         if row["present"] and row["dataset"] in datasets
     ]
-    rows = [row for row in rows if fingerprints.keys([row["recording"]])[0] in keys]
+    rows = [row for row in rows if entries.keys([row["recording"]])[0] in keys]
     failed = [
         Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
         for row in rows
@@ -115,7 +115,7 @@ def _textless(job: Job, surveyed: Survey) -> bool:
         return False
     if not surveyed.sources or any(source.texts for source in surveyed.sources):
         return False
-    return not decisions.by_utterance(
+    return not decision_log.by_utterance(
         job
     )  # by people, who may have written texts or kept clips without one
 

@@ -21,7 +21,7 @@ from ...formats import Hashes
 from ...recording import forgotten
 from ...settings import Plugin
 from ...settings.job import Job
-from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
+from ...shard_store import decision_log, enhanced, index, recipe, whole_job
 from ...shard_store.clip_choice import labels_kept
 from ...storage import tables, versions
 from .. import reason_meanings, text_marks
@@ -137,7 +137,7 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
         "libraries": libraries(),
     }
     _add_chosen(facts, job, gathered, table)
-    if differences := mixed.recorded(job.out):
+    if differences := index.mixed(job.out):
         facts["mixed"] = differences
     if gathered.leaks:
         facts["leaks"] = gathered.leaks
@@ -160,7 +160,7 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
 def _add_chosen(facts: json_types.DatasetJson, job: Job, gathered: Gathered, table: Path) -> None:
     """Add decisions by people, what is left out on request or for test sets of others, and what is
     masked in texts, marked in them or beside them. `table`: of the utterances."""
-    if reviews := decisions.described(job):
+    if reviews := decision_log.described(job):
         facts["reviews"] = reviews
     if personal := composition.of_personal_data(table):
         facts["pii"] = personal

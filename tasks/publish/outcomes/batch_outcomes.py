@@ -98,7 +98,7 @@ def _is_transcribed(view: ShardView, utterance: FinalUtterance) -> bool:
     audio, clean = utterance.cut.audio, utterance.cut.enhanced
     text = view.transcript_recipe(utterance.heard)
     if clean and enhanced.heard(view.job) and clean not in view.audio:
-        text = view.text_recipe(utterance.heard, clean)  # recognised from enhanced audio
+        text = view.transcript_recipe(utterance.heard, clean)  # recognised from enhanced audio
     return audio in view.audio and text in view.transcripts
 
 

@@ -36,7 +36,7 @@ from ...base.schema import LedgerRow
 from ...corpus import limits, rejections
 from ...recording import ids as recording_ids
 from ...settings.job import Job
-from ...shard_store import blobs, clip_choice, decisions
+from ...shard_store import blobs, clip_choice, decision_log
 from ...shard_store.recipe import digest
 from ...shard_store.stored_shard import tells_datasets_apart
 from ...storage import long_columns, tables
@@ -80,12 +80,12 @@ def copying(job: Job) -> list[bool]:
 def said(job: Job, ids: pa.ChunkedArray) -> list[str]:
     """Hashes of all decisions by people, and of those on utterances of the recordings with these
     ids of utterances."""
-    people = decisions.by_utterance(job)
+    people = decision_log.by_utterance(job)
     if not people:
         return ["", ""]
     heads = {recording_ids.head(name) for name in ids.to_pylist()}
     some = {name: one for name, one in people.items() if recording_ids.head(name) in heads}
-    return [decisions.identity(people), decisions.identity(some)]
+    return [decision_log.identity(people), decision_log.identity(some)]
 
 
 def stopped(table: pa.Table) -> pa.Table:
@@ -123,7 +123,7 @@ class ShardBatch:
                 return False
             if then.copies not in (None, copying(job)):
                 return False
-            everything = decisions.identity(decisions.by_utterance(job))
+            everything = decision_log.identity(decision_log.by_utterance(job))
             if then.people[0] == everything:
                 return True
             return said(job, self.table(LIMITS, ("id",))["id"])[1] == then.people[1]

@@ -22,7 +22,7 @@ from ...base.errors import ConfigError
 from ...base.schema import LEDGER_FILE, RECORDINGS, UTTERANCES_FILE, RecordingRow
 from ...recording import forgotten, ids
 from ...recording.forgotten import Forgotten
-from ...shard_store import blobs, decision_log, manifest
+from ...shard_store import decision_log, manifest
 from ...shard_store.index import Index
 from ...stages import compaction
 from ...storage import append_log, lock, tables, versions
@@ -181,11 +181,11 @@ def _purge_shard(out: Path, shard: str, names: set[str], answer: Answer) -> None
                 holds = [(part.name, len(t)) for part, t in zip(parts, kept, strict=True)]
                 meta: manifest.Footer = {**parts[0].meta, "holds": holds}
                 whole = pa.concat_tables(kept).replace_schema_metadata(None)
-                number = manifest.number_of(path)
+                number = manifest.number_of(path.name)
                 manifest.commit(out, stage, shard, whole, whole.schema, meta, number)
             _remove(out, [path], answer)
     parts = manifest.read(out, "resample", shard)
-    _remove(out, compaction.unnamed(blobs.files(out, shard), parts), answer)
+    _remove(out, compaction.unnamed(out, shard, parts), answer)
 
 
 def _remove(out: Path, paths: Sequence[Path], answer: Answer) -> None:

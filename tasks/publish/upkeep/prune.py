@@ -38,7 +38,6 @@ from ...shard_store import (
     manifest,
     model_answers,
     recipe,
-    reference_words,
 )
 from ...shard_store.cuts import TURNS
 from ...shard_store.index import Index
@@ -289,11 +288,10 @@ class _View(ShardView):
                 texts.update(self.further_recipes(utterance.heard))
             texts.update(request.recipe for request in self.questions(utterance.heard))
             texts.update(turn.recipe for turn in self.channel_turns(utterance.heard))
-            answer = model_answers.rewriting(self.job, utterance.heard)
-            if answer is not None:
-                texts.add(answer.recipe)
-            if request := reference_words.request_for(self.job, self.weights, utterance.heard):
-                texts.add(request.recipe)
+            rewritings = model_answers.rewriting(self.job, utterance.heard)
+            alignments = model_answers.alignment(self.job, self.weights, utterance.heard)
+            texts.update(request.recipe for request in rewritings)
+            texts.update(request.recipe for request in alignments)
         if self.job.transcribe.backends:
             texts |= {text for u in self.cut for text in self.further_recipes(u)}
         if recipe.enhancing(self.job) and enhanced.heard(self.job):

@@ -19,11 +19,10 @@ from ...shard_store.stored_shard import part_of
 
 #: Columns that a copy may leave empty.
 STATED = ("text", "speaker", "language", "rttm", "rttm_error", "labels")
+SPANS = ("segments", "length", "film_time", "captions")  # columns that a copy shares
 
 
 class Former(NamedTuple):
-    """What the shard knew of a recording before."""
-
     content: str | None
     present: bool
     copy_of: str | None
@@ -52,7 +51,6 @@ def new(rows: Sequence[RecordingRow], before: Mapping[str, Former]) -> Iterator[
 
 
 def in_words(new_copies: Sequence[NewCopy]) -> Iterator[str]:
-    """A sentence about new copies, if there are any."""
     if new_copies:
         first = min(new_copies)
         one = len(new_copies) == 1
@@ -81,7 +79,6 @@ def mark(rows: Iterable[RecordingRow], before: Mapping[str, Former]) -> None:
 
 
 def _mark_group(group: list[RecordingRow], before: Mapping[str, Former]) -> None:
-    """Mark the copies among recordings of the same bytes."""
     stays: list[RecordingRow] = []
     back: list[RecordingRow] = []
     fresh: list[RecordingRow] = []
@@ -98,24 +95,22 @@ def _mark_group(group: list[RecordingRow], before: Mapping[str, Former]) -> None
         row["copy_of"] = _original(row, stays)
         if row["copy_of"] is None:
             originals.append(row)
-    for row in sorted(fresh, key=lambda row: _order(row, before)):
+
+    def order(row: RecordingRow) -> tuple[bool, int, str]:
+        """Known ones first, then those that state more."""
+        unsaid = sum(row.get(name) is None for name in STATED)
+        return row["recording"] not in before, unsaid, row["recording"]
+
+    for row in sorted(fresh, key=order):
         row["copy_of"] = _original(row, originals)
         if row["copy_of"] is None:
             originals.append(row)
 
 
-def _order(row: RecordingRow, before: Mapping[str, Former]) -> tuple[bool, int, str]:
-    """Known ones first, then those that state more."""
-    unsaid = sum(row.get(name) is None for name in STATED)
-    return row["recording"] not in before, unsaid, row["recording"]
-
-
 def _original(row: RecordingRow, originals: Iterable[RecordingRow]) -> str | None:
-    return next((o["recording"] for o in originals if _covers(o, row)), None)
-
-
-def _covers(original: RecordingRow, row: RecordingRow) -> bool:
-    """Whether `original` states everything that `row` states."""
-    spans = ("segments", "length", "film_time", "captions")
-    same = all(original.get(name) == row.get(name) for name in spans)
-    return same and all(row.get(name) in (None, original.get(name)) for name in STATED)
+    """The first of `originals` that states everything that `row` states."""
+    for other in originals:
+        same = all(other.get(name) == row.get(name) for name in SPANS)
+        if same and all(row.get(name) in (None, other.get(name)) for name in STATED):
+            return other["recording"]
+    return None

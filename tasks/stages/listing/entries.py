@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b, sha256
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ... import storage
 from ...base import masking
 from ...base.arrays import Bools, FixedBytes, UInt64s
-from ...base.schema import RECORDINGS, SegmentRow
+from ...base.schema import RECORDINGS, AnyRow, SegmentRow
 from ...recording import Ignored, Recording, Segment, file_kinds, tracks
 from ...recording.names import display_text
 from ...settings import SourceSettings
-from ...storage import bounds, tables, urls
-from . import fingerprints
+from ...shard_store.recipe import canonical
+from ...storage import bounds, sorted_keys, tables, urls
 from .rttm import SideFiles
 from .skipped import Skipped, SkippedEntries
 
 ROWS = 10_000  # most in a batch, within `bounds.BATCH_BYTES`
+#: Columns that a source fills in for every recording.
+DESCRIBED = (
+    *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
+    *("text", "speaker", "language", "length", "rttm_error", "error_code", "error_detail"),
+    *("segments", "rttm", "labels", "film_time", "captions"),
+)
+#: Columns that a recording has as it is, or nearly.
+PLAIN = (
+    *("path", "source_path", "size", "guard", "text", "segments", "length", "labels"),
+    *("film_time", "captions"),
+)
+KEY = "S16"  # 128 bits of a recording's name: no collisions in ten million
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +57,6 @@ class Batch:
 
 
 def read(path: Path) -> Iterator[Batch]:
-    """The batches in a file of RECORDINGS."""
     with tables.arrow(path) as file:
         for group in pq.ParquetFile(file).iter_batches(ROWS):
             yield of_table(pa.Table.from_batches([group]))
@@ -57,7 +72,10 @@ def batches(
     """The recordings of a source in batches; skipped entries go to `skipped`."""
     waiting: list[Recording] = []
     size = 0
-    home = _home(settings.path)
+    # The base of the paths of skipped entries: the source's folder, or that of its list.
+    home = urls.absolute(settings.path)
+    folder = storage.is_url(home) or os.path.isdir(home)
+    home = (home if folder else os.path.dirname(home)).rstrip("/")
     chosen = settings.track != "default" or settings.channels != "mix"
     for entry in entries:
         if isinstance(entry, Ignored):
@@ -79,64 +97,101 @@ def batches(
 
 
 def of_table(table: pa.Table) -> Batch:
-    """Rows of RECORDINGS with their hashes."""
-    guards, locators = (fingerprints.texts(table, name) for name in ("guard", "locator"))
-    return Batch(
-        table,
-        fingerprints.keys(fingerprints.texts(table, "recording")),
-        fingerprints.states(guards, locators),
-        fingerprints.heads(fingerprints.texts(table, "listed")),
+    states = b"".join(
+        blake2b(f"{guard}\0{locator}".encode(), digest_size=8).digest()
+        for guard, locator in zip(
+            *(table[n].to_pylist() for n in ("guard", "locator")), strict=True
+        )
     )
+    names, digests = (table[name].to_pylist() for name in ("recording", "listed"))
+    return Batch(table, keys(names), np.frombuffer(states, np.uint64), heads(digests))
+
+
+def keys(names: Iterable[str]) -> FixedBytes:
+    """A hash of 16 bytes of each recording's name."""
+    hashes = (blake2b(name.encode(), digest_size=16).digest() for name in names)
+    return np.frombuffer(b"".join(hashes), KEY)
+
+
+def heads(digests: Iterable[str | None]) -> UInt64s:
+    """The first 64 bits of each hexadecimal digest; 0 if there is none."""
+    return np.fromiter((int((digest or "0")[:16], 16) for digest in digests), np.uint64)
+
+
+def listed(row: AnyRow) -> str:
+    """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
+    size, and the columns that probing fills in."""
+    return listed_columns({name: [row.get(name)] for name in DESCRIBED})[0]
+
+
+def listed_columns(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """`listed` of each row, which is `recipe.digest` of its columns; what all rows say is encoded
+    once, as there may be millions."""
+    count = len(columns["recording"])
+    encoded: list[Iterable[str]] = []
+    for name in sorted(DESCRIBED):
+        values = columns.get(name, [None])
+        if name == "segments":
+            values = [
+                s and [{**one, "labels": one.get("labels") or None} for one in s] for s in values
+            ]
+        alike = values.count(values[0]) == len(values)
+        encoded.append(repeat(canonical(values[0]), count) if alike else map(canonical, values))
+    form = ",".join(f'"{name}":%s' for name in sorted(DESCRIBED))
+    rows = (("[{" + form + "}]") % row for row in zip(*encoded, strict=True))
+    return [sha256(row.encode()).hexdigest()[:24] for row in rows]
+
+
+class Seen:
+    """Keys seen so far, in sorted runs that are merged once they have similar sizes."""
+
+    def __init__(self) -> None:
+        self._runs: list[FixedBytes] = []
+
+    def again(self, listed_keys: FixedBytes) -> Bools:
+        """Which keys were seen before or occur earlier in `listed_keys`; marks all as seen."""
+        _, first = np.unique(listed_keys, return_index=True)
+        repeated = np.ones(len(listed_keys), bool)
+        repeated[first] = False
+        for run in self._runs:
+            repeated |= sorted_keys.index_in(run, listed_keys) >= 0
+        self._runs.append(np.sort(listed_keys[~repeated]))
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
+        return repeated
 
 
 def _size(recording: Recording) -> int:
-    """Approximate bytes of its row."""
     length = 4 * len(recording.path) + len(recording.text or "")
     if not recording.segments:
         return length
     return length + sum(len(s.text or "") + 50 * len(s.words or ()) for s in recording.segments)
 
 
-def _home(path: str) -> str:
-    """The base of the paths of skipped entries: the source's folder, or that of its list."""
-    home = urls.absolute(path)
-    folder = storage.is_url(home) or os.path.isdir(home)
-    return (home if folder else os.path.dirname(home)).rstrip("/")
-
-
 def _batch(
     name: str, settings: SourceSettings, recordings: list[Recording], turns: SideFiles | None
 ) -> Batch:
     """Recordings of a source as rows: columns from the start, as there may be millions."""
-    paths = [r.path for r in recordings]
+    columns: dict[str, list[Any]] = {one: [getattr(r, one) for r in recordings] for one in PLAIN}
     turned = [turns.turns_of(r) if turns is not None else (None, None) for r in recordings]
-    errors = [r.error or (None, None) for r in recordings]
-    spans = [r.segments for r in recordings]
-    columns: dict[str, Sequence[object]] = {
-        "recording": [f"{name}/{path}" for path in paths],
-        "dataset": [name] * len(paths),
-        "path": paths,
-        "source_path": [r.source_path for r in recordings],
+    columns |= {
+        "recording": [f"{name}/{path}" for path in columns["path"]],
+        "dataset": [name] * len(recordings),
         "locator": [r.locator.dumps() for r in recordings],
-        "size": [r.size for r in recordings],
-        "guard": [r.guard for r in recordings],
         "source_id": [_unsigned(r.source_id) for r in recordings],
-        "text": [r.text for r in recordings],
         "speaker": [r.speaker or settings.speaker_of(r.path) for r in recordings],
         "language": [r.language or settings.language for r in recordings],
-        "segments": [s if s is None else [*map(_segment, s)] for s in spans],
-        "present": [True] * len(paths),
-        "error_code": [code for code, _ in errors],
-        "error_detail": [detail for _, detail in errors],
-        "length": [r.length for r in recordings],
-        "labels": [[*r.labels] or None for r in recordings],
-        "film_time": [r.film_time for r in recordings],
-        "captions": [r.captions for r in recordings],
+        "segments": [s if s is None else [*map(_segment, s)] for s in columns["segments"]],
+        "present": [True] * len(recordings),
+        "error_code": [r.error and r.error[0] for r in recordings],
+        "error_detail": [r.error and r.error[1] for r in recordings],
+        "labels": [[*labels] or None for labels in columns["labels"]],
         "rttm": [turn for turn, _ in turned],
         "rttm_error": [fault for _, fault in turned],
     }
-    columns["listed"] = fingerprints.listed_columns(columns)
-    none = [None] * len(paths)
+    columns["listed"] = listed_columns(columns)
+    none = [None] * len(recordings)
     arrays = [pa.array(columns.get(field.name) or none, field.type) for field in RECORDINGS]
     return of_table(pa.Table.from_arrays(arrays, schema=RECORDINGS))
 

@@ -25,7 +25,7 @@ from ...base.schema import RECORDINGS, RecordingRow
 from ...plugins import Dataset
 from ...recording import Locator, tracks
 from ...shard_store import manifest
-from . import entries, fingerprints
+from . import entries
 from .entries import Batch
 from .known_recordings import MOST_PARTS, KnownRecordings, parts_of
 
@@ -79,16 +79,21 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
     if described:
         what = ("track", "default one") if first.tracks > 1 else ("channel", "mix")
         raise ItemError("unsupported", UNDIVIDED.format(*what))
-    rows = [
-        _with_outcome(row_of_part(row, part, len(headers)), part, headers[part]) for part in headers
-    ]
-    for other in rows[1:]:
-        other["division"] = None
+    rows: list[RecordingRow] = []
+    for part, result in headers.items():
+        part_row = row_of_part(row, part, len(headers))
+        if isinstance(result, ItemError):
+            part_row["error_code"], part_row["error_detail"] = result.code, shortened(result.detail)
+        elif part.channel is None:
+            part_row = with_header(part_row, result)
+        else:
+            part_row = with_header(part_row, audio.picked(result, part.channel))
+        part_row["division"] = None if rows else row["division"]
+        rows.append(part_row)
     return rows
 
 
 def looked_at(where: Locator, header: Header) -> Sides:
-    """Whether the channels of a file hold different voices."""
     from ...speech import sides  # here: only workers need the voice detector
 
     def blocks() -> Iterator[Float32s]:
@@ -105,15 +110,7 @@ def looked_at(where: Locator, header: Header) -> Sides:
         return Sides(False, "they cannot be decoded, so they are not compared")
 
 
-def _with_outcome(row: RecordingRow, part: Part, header: Header | ItemError) -> RecordingRow:
-    if isinstance(header, ItemError):
-        row["error_code"], row["error_detail"] = header.code, shortened(header.detail)
-        return row
-    return with_header(row, header if part.channel is None else audio.picked(header, part.channel))
-
-
 def with_header(row: RecordingRow, header: Header) -> RecordingRow:
-    """The row with the header's values."""
     return {
         **row,
         "header_rate": header.rate,
@@ -149,7 +146,7 @@ def row_of_part(file: RecordingRow, part: Part, parts: int) -> RecordingRow:
             row["rttm"] = [turn for turn in turns if turn.get("channel") == part.channel]
         names = {turn["speaker"] for turn in row.get("rttm") or ()} or {row["recording"]}
         row["speaker"] = names.pop() if len(names) == 1 else None
-    row["listed"] = fingerprints.listed(row)
+    row["listed"] = entries.listed(row)
     return row
 
 
@@ -189,7 +186,7 @@ def _chains(had: KnownRecordings, names: Sequence[str], deep: bool) -> dict[str,
     open_names = [*names]
     for number in count():
         titles = [f"{name}#{number}" for name in open_names]
-        rows = had.find(fingerprints.keys(titles)).tolist()
+        rows = had.find(entries.keys(titles)).tolist()
         inside = _chains(had, titles, deep=False) if deep else {}
         further = []
         for name, title, row in zip(open_names, titles, rows, strict=True):

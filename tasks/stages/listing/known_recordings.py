@@ -17,7 +17,7 @@ from ...base.errors import MAY_PASS
 from ...shard_store import manifest
 from ...shard_store.index import Index
 from ...storage import sorted_keys
-from . import entries, fingerprints
+from . import entries
 
 PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
 PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
@@ -46,15 +46,12 @@ Counts = dict[str, tuple[int, int]]
 
 @dataclass(slots=True)
 class KnownRecordings:
-    """All recordings, sorted by key."""
-
     shards: list[str]
     seconds: list[float]  # audio present in each shard, by header
     counts: list[Counts]  # recordings present in each shard
     columns: Columns
 
     def present(self, number: int) -> int:
-        """Recordings present in a shard."""
         return sum(count for count, _ in self.counts[number].values())
 
     @property
@@ -68,7 +65,6 @@ class KnownRecordings:
         return sorted_keys.index_in(self.columns.keys, keys)
 
     def replaced(self, tables: Mapping[int, Columns]) -> None:
-        """Replace the rows of some shards, by their numbers."""
         changed = np.array(sorted(tables), np.int32)
         kept = self.columns.where(~np.isin(self.columns.shard, changed))
         self.columns = _sorted([kept, *tables.values()])
@@ -77,9 +73,14 @@ class KnownRecordings:
 def read(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
     """The recordings that an OUT knows, from the newest part of each shard; `damaged` is called for
     each damaged part."""
-    names, newest = manifest.shards(out), _newest(index)
-    recordings = KnownRecordings(names, [0.0] * len(names), [{} for _ in names], _empty())
-    columns = [recordings.columns]
+    names, newest = manifest.shards(out), dict[str, str]()  # file of the newest part of each
+    for file in index.files:
+        if file.startswith(f"{ROOT}/"):
+            _, _, shard, part = file.split("/")
+            newest[shard] = max(part, newest.get(shard, ""), key=manifest.number_of)
+    kinds = (entries.KEY, np.uint64, np.uint64, np.int32, np.uint8, np.uint64)
+    columns = [Columns(*(np.zeros(0, kind) for kind in kinds))]
+    recordings = KnownRecordings(names, [0.0] * len(names), [{} for _ in names], columns[0])
     for number, name in enumerate(names):
         if name in newest:
             table = manifest.listed_in(out, name, newest[name], damaged)
@@ -106,7 +107,7 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     batch = entries.of_table(table)
     shard = np.full(len(table), number, np.int32)
     sound = pc.if_else(pc.is_null(table["error_code"]), table["content"], None)
-    contents = fingerprints.heads(sound.to_pylist())
+    contents = entries.heads(sound.to_pylist())
     hashes = batch.keys, batch.states, batch.heads
     return Columns(*hashes, shard, flags.astype(np.uint8), contents)
 
@@ -124,31 +125,6 @@ def seconds_of(table: pa.Table) -> Float64s:
     return seconds
 
 
-def _newest(index: Index) -> dict[str, str]:
-    """The file name of the newest part of each shard."""
-    newest: dict[str, str] = {}
-    for file in index.files:
-        if file.startswith(f"{ROOT}/"):
-            _, _, shard, part = file.split("/")
-            newest[shard] = max(part, newest.get(shard, ""), key=_number)
-    return newest
-
-
 def _sorted(parts: list[Columns]) -> Columns:
     whole = Columns(*map(np.concatenate, zip(*parts, strict=True)))
     return whole.where(np.argsort(whole.keys, kind="stable"))
-
-
-def _number(part: str) -> int:
-    return manifest.number_of(Path(part))
-
-
-def _empty() -> Columns:
-    return Columns(
-        np.zeros(0, fingerprints.KEY),
-        np.zeros(0, np.uint64),
-        np.zeros(0, np.uint64),
-        np.zeros(0, np.int32),
-        np.zeros(0, np.uint8),
-        np.zeros(0, np.uint64),
-    )

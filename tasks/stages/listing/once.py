@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from ... import plugins
 from ...base.schema import RECORDINGS
 from ...plugins import Dataset
 from ...recording import Recording
@@ -27,8 +28,6 @@ from .skipped import SkippedEntries
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A listing: its source, and its file."""
-
     name: str
     settings: SourceSettings
     speakers: Plugin
@@ -37,37 +36,15 @@ class _Kept:
     recordings: int
 
 
-class Listings:
-    """The sources listed since the command began."""
+@dataclass(frozen=True, slots=True)
+class _Listings:
+    """The sources listed since the command began, and the folder of their files."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._all: list[_Kept] = []
-
-    def list(self, job: Job, dataset: Dataset) -> _Kept:
-        """List a source, unless that is done already."""
-        wanted = (dataset.name, dataset.settings, job.speakers)
-        for kept in self._all:
-            if (kept.name, kept.settings, kept.speakers) == wanted:
-                return kept
-        path = self._home / f"{len(self._all):03d}.parquet"
-        skipped, count = SkippedEntries(), 0
-        with pq.ParquetWriter(path, RECORDINGS, compression="lz4") as writer:
-            for batch in listed(job, dataset, skipped):
-                writer.write_table(batch.rows)
-                count += len(batch.rows)
-        fields = (dataset.name, dataset.settings, job.speakers, path, skipped, count)
-        self._all.append(kept := _Kept(*fields))
-        return kept
-
-    def forget(self) -> None:
-        """Remove all listings: sources are listed anew from now on."""
-        for kept in self._all:
-            kept.path.unlink(missing_ok=True)
-        self._all.clear()
+    home: Path
+    kept: list[_Kept] = field(default_factory=list)
 
 
-_current: ContextVar[Listings | None] = ContextVar("listings", default=None)
+_current: ContextVar[_Listings | None] = ContextVar("listings", default=None)
 
 
 @contextmanager
@@ -77,7 +54,7 @@ def listing() -> Iterator[None]:
         yield
         return
     with temporary.scratch() as home, owners.naming(home.parent):
-        token = _current.set(Listings(home))
+        token = _current.set(_Listings(home))
         try:
             yield
         finally:
@@ -87,20 +64,38 @@ def listing() -> Iterator[None]:
 def forget() -> None:
     """List sources anew from now on: their listings were used, or are no longer fresh."""
     if (current := _current.get()) is not None:
-        current.forget()
+        for kept in current.kept:
+            kept.path.unlink(missing_ok=True)
+        current.kept.clear()
+
+
+def _kept(listings: _Listings, job: Job, dataset: Dataset) -> _Kept:
+    """The listing of a source, made unless that is done already."""
+    wanted = (dataset.name, dataset.settings, job.speakers)
+    for kept in listings.kept:
+        if (kept.name, kept.settings, kept.speakers) == wanted:
+            return kept
+    path = listings.home / f"{len(listings.kept):03d}.parquet"
+    skipped, count = SkippedEntries(), 0
+    with pq.ParquetWriter(path, RECORDINGS, compression="lz4") as writer:
+        for batch in listed(job, dataset, skipped):
+            writer.write_table(batch.rows)
+            count += len(batch.rows)
+    listings.kept.append(_Kept(*wanted, path, skipped, count))
+    return listings.kept[-1]
 
 
 def listed(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[Batch]:
     """The recordings that a source lists now; other entries go to `skipped`."""
     name, source, settings = dataset
-    turns = rttm.of_job(job, settings)
+    by_source = plugins.DIARIZERS.load(job.speakers.use).USES_SPEAKERS
+    turns = rttm.SideFiles(settings) if by_source else None
     return entries.batches(name, settings, source.recordings(settings), skipped, turns)
 
 
 def holds_recordings(job: Job, dataset: Dataset) -> bool:
-    """Whether a source has any recordings."""
     if (current := _current.get()) is not None:
-        return current.list(job, dataset).recordings > 0
+        return _kept(current, job, dataset).recordings > 0
     recordings = dataset.source.recordings(dataset.settings)
     return any(isinstance(entry, Recording) for entry in recordings)
 
@@ -110,6 +105,6 @@ def batches(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[Bat
     `skipped`."""
     if (current := _current.get()) is None:
         return listed(job, dataset, skipped)
-    kept_listing = current.list(job, dataset)
+    kept_listing = _kept(current, job, dataset)
     skipped.extend(kept_listing.skipped)
     return entries.read(kept_listing.path)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...base.arrays import Int64s, UInt64s
+from ...base.arrays import UInt64s
 from ...base.counting import counted
 from ...recording import Locator
 from ...recording.guard import LOCAL_GUARD, identity
@@ -41,77 +42,60 @@ class Shared:
 
 
 class SharedRecordings:
-    """Compares listed recordings, source by source."""
+    """10 bytes for each file and each segment. Sources come one after the other."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
-        self._whole, self._cut, self._spans = _Seen(), _Seen(), _Seen()
+        self._bits = np.zeros(0, np.uint64)  # hashes in earlier sources, sorted
+        self._sources = np.zeros(0, np.int16)  # the source of each
+        self._new: list[UInt64s] = []  # hashes in the current source
+        self._at = 0
         self._counts: dict[tuple[int, int], int] = {}
         self._examples: dict[tuple[int, int], str] = {}
 
     def at(self, rows: pa.Table, source: int) -> None:
-        """Add rows of RECORDINGS of the source with this number; sources come one after the
-        other."""
+        """Add rows of RECORDINGS of the source with this number."""
         if len(self._names) == 1:
             return
+        self._turn(source)
         rows = rows.filter(pc.and_(pc.is_null(rows["error_code"]), pc.not_equal(rows["guard"], "")))
-        given = pc.is_valid(rows["segments"])
-        whole, cut = rows.filter(pc.invert(given)), rows.filter(given)
-        files = _files(whole)
-        first = np.maximum(self._whole.source_of(files, source), self._cut.source_of(files, source))
-        self._note(whole, first, source)
-        self._whole.add(files, source)
-        files = _files(cut)
-        spans, row = _spans(cut, files)
-        first = self._whole.source_of(files, source)
-        np.maximum.at(first, row, self._spans.source_of(spans, source))
-        self._note(cut, first, source)
-        self._cut.add(files, source)
-        self._spans.add(spans, source)
+        flat = pc.list_flatten(rows["segments"])
+        times = zip(*(pc.struct_field(flat, n).to_pylist() for n in ("start", "end")), strict=True)
+        row, wanted, new = list[int](), list[int](), list[int]()
+        columns = (rows["guard"], rows["locator"], pc.list_value_length(rows["segments"]))
+        listed = zip(*(column.to_pylist() for column in columns), strict=True)
+        for number, (guard, locator, segments) in enumerate(listed):
+            file = _identity(guard, locator)
+            whole, cut = _hash(file), _hash(f"cut {file}")
+            spans = [_hash(f"{file} {start} {end}") for start, end in islice(times, segments or 0)]
+            looked = [whole, cut] if segments is None else [whole, *spans]
+            wanted += looked
+            row += [number] * len(looked)
+            new += [whole] if segments is None else [cut, *spans]
+        first = np.full(len(rows), -1, np.int64)
+        sources = sorted_keys.value_of(self._bits, self._sources, np.array(wanted, np.uint64))
+        np.maximum.at(first, np.array(row, np.int64), sources)
+        self._new.append(np.array(new, np.uint64))
+        for number in np.unique(first[first >= 0]).tolist():
+            places, pair = np.flatnonzero(first == number), (number, source)
+            self._counts[pair] = self._counts.get(pair, 0) + len(places)
+            self._examples.setdefault(pair, rows["source_path"][int(places[0])].as_py())
 
     def found(self) -> list[Shared]:
-        """The results by pair of sources, in order."""
         return [
             Shared(self._names[first], self._names[second], count, self._examples[first, second])
             for (first, second), count in sorted(self._counts.items())
         ]
 
-    def _note(self, rows: pa.Table, first: Int64s, source: int) -> None:
-        for number in np.unique(first[first >= 0]).tolist():
-            places = np.flatnonzero(first == number)
-            pair = number, source
-            self._counts[pair] = self._counts.get(pair, 0) + len(places)
-            self._examples.setdefault(pair, rows["source_path"][int(places[0])].as_py())
-
-
-class _Seen:
-    """Hashes with the number of their source: sorted for earlier sources, unsorted for the current
-    one."""
-
-    def __init__(self) -> None:
-        self._bits, self._sources = np.zeros(0, np.uint64), np.zeros(0, np.int16)
-        self._new: list[UInt64s] = []
-        self._at = 0
-
-    def add(self, bits: UInt64s, source: int) -> None:
-        self._turn(source)
-        self._new.append(bits)
-
-    def source_of(self, bits: UInt64s, source: int) -> Int64s:
-        """An earlier source that has each hash; -1: none."""
-        self._turn(source)
-        return sorted_keys.value_of(self._bits, self._sources, bits).astype(np.int64)
-
     def _turn(self, source: int) -> None:
         """Sort the last source's hashes when the next one begins."""
-        if source == self._at:
-            return
-        new = np.concatenate([np.zeros(0, np.uint64), *self._new])
-        bits = np.concatenate([self._bits, new])
-        sources = np.concatenate([self._sources, np.full(len(new), self._at, np.int16)])
-        order = np.argsort(bits, kind="stable")
-        self._bits, self._sources = bits[order], sources[order]
-        self._new, self._at = [], source
+        if source != self._at:
+            bits = np.concatenate([self._bits, *self._new])
+            new = np.full(len(bits) - len(self._bits), self._at, np.int16)
+            order = np.argsort(bits, kind="stable")
+            self._bits = bits[order]
+            self._sources = np.concatenate([self._sources, new])[order]
+            self._new, self._at = [], source
 
 
 def outcome(job: Job) -> str:
@@ -129,13 +113,8 @@ def outcome(job: Job) -> str:
     )
 
 
-def _files(rows: pa.Table) -> UInt64s:
-    """A hash of the identity of each recording's bytes, ignoring the name of a local file."""
-    columns = (rows[name].to_pylist() for name in ("guard", "locator"))
-    return np.fromiter((_hash(_place(*key)) for key in zip(*columns, strict=True)), np.uint64)
-
-
-def _place(guard: str, locator: str) -> str:
+def _identity(guard: str, locator: str) -> str:
+    """Identifies a recording's bytes, ignoring the name of a local file."""
     if not LOCAL_GUARD.fullmatch(guard):
         return f"{guard}\0{locator}"
     file = identity(guard)
@@ -145,19 +124,6 @@ def _place(guard: str, locator: str) -> str:
     bytes_of = where.offset, where.length, where.row, where.column
     part = where.track, where.channels
     return file if {*bytes_of, *part} == {None} else f"{file}\0{bytes_of} {part}"
-
-
-def _spans(rows: pa.Table, files: UInt64s) -> tuple[UInt64s, Int64s]:
-    """A hash of each segment of each file, and the segment's row."""
-    if not len(rows):
-        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    segments = rows["segments"].combine_chunks()
-    row: Int64s = pc.list_parent_indices(segments).to_numpy(zero_copy_only=False)
-    flat = pc.list_flatten(segments)
-    times = [flat.field(name).to_pylist() for name in ("start", "end")]
-    given = zip(files[row].tolist(), *times, strict=True)
-    hashes = np.fromiter((_hash(f"{file} {a} {b}") for file, a, b in given), np.uint64)
-    return hashes, row.astype(np.int64)
 
 
 def _hash(text: str) -> int:

@@ -18,7 +18,7 @@ from ...recording import Locator
 from ...recording.guard import identity
 from ...shard_store import manifest
 from ...storage import sorted_keys
-from . import fingerprints
+from . import entries
 from .known_recordings import PRESENT
 from .row_files import LISTED, PLACE, merged, with_probed
 from .survey import Survey
@@ -104,14 +104,13 @@ class AsListed:
         return len(self._absent)
 
     def absent(self) -> set[str]:
-        """The names of these recordings."""
         numbers = np.unique(self._had.columns.shard[self._absent])
         return {name for number in numbers for name in self._among(number, self._unlisted)}
 
     def _among(self, number: int, keys: FixedBytes) -> Iterator[str]:
         """The recordings of the shard with this number that have one of these sorted keys."""
         names = manifest.recordings(self._out, self._had.shards[number])
-        return compress(names, sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0)
+        return compress(names, sorted_keys.index_in(keys, entries.keys(names)) >= 0)
 
     def faulty(self) -> Iterator[pa.Table]:
         """RECORDINGS of the shards with a recording known to be broken."""
@@ -125,7 +124,11 @@ class AsListed:
         size."""
         name_of: dict[str, set[str]] = {}
         sizes = set[int]()
-        contents, columns, absent = self._known_contents(), self._had.columns, self._absent
+        columns, absent = self._had.columns, self._absent
+        unchanged = columns.flags & PRESENT > 0  # known ones that are still listed unchanged
+        unchanged[absent] = False
+        unchanged &= ~np.isin(columns.keys, entries.keys(row["recording"] for row in self.fresh))
+        contents = {*columns.contents[unchanged & (columns.contents > 0)].tolist()}  # first 64 bits
         if not self.fresh:
             elsewhere = np.fromiter((*contents, 0), np.uint64)  # 0: unreadable
             absent = absent[np.isin(columns.contents[absent], elsewhere)]
@@ -143,11 +146,3 @@ class AsListed:
                 with suppress(OSError, ItemError):  # the run will report it
                     same |= name_of.get(audio.digest(Locator.loads(row["locator"]))[0], set())
         return same
-
-    def _known_contents(self) -> set[int]:
-        """The first 64 bits of the contents of known recordings that are still listed unchanged."""
-        columns = self._had.columns
-        same = columns.flags & PRESENT > 0
-        same[self._absent] = False
-        same &= ~np.isin(columns.keys, fingerprints.keys(row["recording"] for row in self.fresh))
-        return {*columns.contents[same & (columns.contents > 0)].tolist()}

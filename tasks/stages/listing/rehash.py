@@ -37,7 +37,8 @@ def doubted(job: Job, index: Index) -> set[str]:
     share, deadline = job.shard.rehash, math.inf
     if share is None:  # without a run number there is no turn
         share, deadline = SHARE if job.number else 0.0, time.monotonic() + MOST_SECONDS
-    shards = due(_shards(index), share, job.number)
+    listed = {name.split("/")[2] for name in index.files if name.startswith(f"{ROOT}/")}
+    shards = due(sorted(listed), share, job.number)
     changed = set(differing(job.out, shards, deadline, index.repair))
     if changed:
         log.warning(
@@ -46,11 +47,6 @@ def doubted(job: Job, index: Index) -> set[str]:
             min(changed),
         )
     return changed | _changed_meanwhile(job)
-
-
-def _shards(index: Index) -> list[str]:
-    """Shards with a listing of recordings."""
-    return sorted({name.split("/")[2] for name in index.files if name.startswith(f"{ROOT}/")})
 
 
 def due(shards: Sequence[str], share: float, number: int) -> list[str]:
@@ -77,18 +73,16 @@ def differing(
         for shard in shards:
             if time.monotonic() > deadline:
                 return
-            rows = [r for r in manifest.listed(out, shard, damaged).to_pylist() if _known(r)]
+            rows = manifest.listed(out, shard, damaged).to_pylist()
             differs = threads.map(_differs, rows)
             yield from (row["recording"] for row, wrong in zip(rows, differs, strict=True) if wrong)
 
 
-def _known(row: RecordingRow) -> bool:
-    sound = row["present"] and row["content"] and not row["error_code"]
-    return bool(sound) and not is_url(Locator.loads(row["locator"]).path)
-
-
 def _differs(row: RecordingRow) -> bool:
     locator = Locator.loads(row["locator"])
+    sound = row["present"] and row["content"] and not row["error_code"]
+    if not sound or is_url(locator.path):
+        return False
     try:
         if identity(urls.guard(locator.path)) != identity(row["guard"]):
             return False  # the listing detects that

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NotRequired
+from typing import NotRequired, cast
 
 import pyarrow as pa
 
@@ -16,10 +16,14 @@ from ... import storage
 from ...base.arrays import FixedBytes, Int32s
 from ...base.schema import RECORDINGS, RecordingRow
 from ...storage import bounds, sorted_keys, tables
-from . import fingerprints
+from . import entries
 
 ROWS = 1000  # most in a file, within `bounds.BATCH_BYTES`
 PLACE = "place"  # number of the shard that has the recording; -1: none
+PROBED = (
+    *("content", "header_rate", "header_channels", "header_seconds", "start_seconds"),
+    *("format", "channels", "parts", "division", "copy_of"),
+)
 LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
 
 
@@ -31,8 +35,6 @@ class ListedRow(RecordingRow):
 
 
 class RowFiles:
-    """Writes rows as they arrive."""
-
     def __init__(self, home: Path, stem: str) -> None:
         self.files: list[tuple[Path, int]] = []  # with the number of rows
         self.count = 0
@@ -40,7 +42,6 @@ class RowFiles:
         self._waiting: list[pa.Table] = []
 
     def add(self, rows: pa.Table, places: Int32s) -> None:
-        """Add rows of RECORDINGS."""
         self.count += len(rows)
         if len(rows):
             self._waiting.append(rows.append_column(PLACE, pa.array(places, pa.int32())))
@@ -75,7 +76,7 @@ def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> 
     """The updated rows of a shard in their order, followed by new recordings."""
     index_by_name = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):
-        leaving = sorted_keys.index_in(gone, fingerprints.keys(index_by_name)) >= 0
+        leaving = sorted_keys.index_in(gone, entries.keys(index_by_name)) >= 0
         for old_row, is_gone in zip(old, leaving, strict=True):
             old_row["present"] = old_row["present"] and not is_gone
     listed: list[ListedRow] = rows.to_pylist() if rows is not None else []
@@ -96,29 +97,14 @@ def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> 
 def _redescribed(old: RecordingRow, row: RecordingRow) -> RecordingRow:
     """The row with the source's new description of unchanged bytes: texts, segments."""
     merged = with_probed(row, old)
-    if old["error_code"] and not row["error_code"] and (old["content"] is None or _probed(old)):
-        merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
+    if old["error_code"] and not row["error_code"]:
+        listed = {**old, "present": True, "error_code": None, "error_detail": None}
+        # Found by probing its bytes, and not stated by its source.
+        if old["content"] is None or entries.listed(listed) == old["listed"]:
+            merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
     return merged
-
-
-def _probed(old: RecordingRow) -> bool:
-    """Whether its error was found by probing its bytes, and not stated by its source."""
-    listed = {**old, "present": True, "error_code": None, "error_detail": None}
-    return fingerprints.listed(listed) == old["listed"]
 
 
 def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
     """A row with the probed values of `old`, which has the same bytes."""
-    return {
-        **row,
-        "content": old["content"],
-        "header_rate": old["header_rate"],
-        "header_channels": old["header_channels"],
-        "header_seconds": old["header_seconds"],
-        "start_seconds": old.get("start_seconds"),
-        "format": old["format"],
-        "channels": old.get("channels"),
-        "parts": old.get("parts"),
-        "division": old.get("division"),
-        "copy_of": old.get("copy_of"),
-    }
+    return cast(RecordingRow, {**row, **{name: old.get(name) for name in PROBED}})

@@ -16,7 +16,6 @@ import math
 import os
 from dataclasses import dataclass, field
 
-from ... import plugins
 from ...base.errors import ConfigError
 from ...base.schema import StatedTurnRow
 from ...recording import Recording
@@ -25,7 +24,6 @@ from ...recording.locator import Channels
 from ...recording.names import display_text, is_utf8
 from ...recording.tracks import channel_side
 from ...settings import SourceSettings
-from ...settings.job import Job
 from ...storage import regular, urls
 
 Turn = tuple[float, float, str, str]  # start, end in s; speaker; channel, as written
@@ -108,12 +106,6 @@ def _as_segments(turns: list[Turn], channels: Channels | None) -> list[StatedTur
         for turn, (*_, channel) in zip(plain, sorted(turns), strict=True)
     ]
     return placed if channels is None else [t for t in placed if t["channel"] in channels]
-
-
-def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
-    """The RTTM files of a source; None if the job's diarizer does not use them."""
-    used = plugins.DIARIZERS.load(job.speakers.use).USES_SPEAKERS
-    return SideFiles(settings) if used else None
 
 
 def read(path: str, opener: regular.Opener = regular.read) -> Turns:

@@ -19,7 +19,7 @@ from ...base.arrays import Bools, FixedBytes, Float64s, Int64s, UInt64s
 from ...base.schema import RecordingRow
 from ...settings.job import Job
 from ...storage import long_columns, queries, sorted_keys, tables
-from . import fingerprints, known_recordings, survey
+from . import entries, known_recordings, survey
 from .known_recordings import BYTES_A_SECOND, KnownRecordings
 from .row_files import LISTED, PLACE
 from .survey import Survey
@@ -53,7 +53,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
             sound = pc.if_else(pc.is_null(new_rows["error_code"]), new_rows["content"], None)
             places.append(begin + np.flatnonzero(fresh))
             seconds.append(known_recordings.seconds_of(new_rows))
-            contents.append(fingerprints.heads(sound.to_pylist()))
+            contents.append(entries.heads(sound.to_pylist()))
             names.append(new_rows.select(["recording"]))
         given.append(place)
         begin += len(table)
@@ -61,7 +61,10 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     if places:
         new = np.concatenate(places)
         bytes_of = np.concatenate(contents)
-        numbers[new] = _renamed(surveyed.known, bytes_of, gone)
+        had = surveyed.known  # those that are no longer in the sources, now or before
+        away = had.columns.flags & known_recordings.PRESENT == 0
+        away |= sorted_keys.index_in(gone, had.columns.keys) >= 0
+        numbers[new] = _shards_with(had, away, bytes_of)
         rest = np.flatnonzero(numbers[new] < 0)
         if job.filter.duplicate_files == "drop":
             numbers[new[rest]] = with_bytes(surveyed.known, bytes_of[rest])
@@ -77,14 +80,6 @@ def with_bytes(had: KnownRecordings, wanted: UInt64s) -> Int64s:
     """For each content in `wanted`, the number of the first shard with a recording of the same
     bytes; -1: none."""
     return _shards_with(had, had.columns.flags & known_recordings.PRESENT > 0, wanted)
-
-
-def _renamed(had: KnownRecordings, wanted: UInt64s, leaving: FixedBytes) -> Int64s:
-    """`with_bytes`, among recordings that are no longer in the sources. `leaving`: keys of those
-    missing from this listing."""
-    away = had.columns.flags & known_recordings.PRESENT == 0
-    away |= sorted_keys.index_in(leaving, had.columns.keys) >= 0
-    return _shards_with(had, away, wanted)
 
 
 def _shards_with(had: KnownRecordings, among: Bools, wanted: UInt64s) -> Int64s:
@@ -111,7 +106,7 @@ def _groups(job: Job, contents: UInt64s) -> tuple[Int64s, Int64s]:
 def _of_parts(had: KnownRecordings, table: pa.Table, place: Int64s) -> Int64s:
     """The places of probed rows; a part of a file has its own."""
     are_parts = table["parts"].is_valid().to_numpy()
-    row = had.find(fingerprints.keys(table["recording"].filter(pa.array(are_parts)).to_pylist()))
+    row = had.find(entries.keys(table["recording"].filter(pa.array(are_parts)).to_pylist()))
     shards = np.append(had.columns.shard, -1)  # for row -1
     place = place.copy()
     place[are_parts] = shards[row]
@@ -158,7 +153,6 @@ def in_shards(
 def _by_shard(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each shard, from batches in the order of shards."""
     waiting = schema.empty_table()
     for batch in chain(batches, [None]):
         if batch is not None:

@@ -51,7 +51,6 @@ class SkippedEntries(list[Skipped]):
             self.append(entry)
 
     def leave(self, rows: pa.Table, reason: str) -> None:
-        """Add rows of RECORDINGS as skipped."""
         columns = (rows[name].to_pylist() for name in ("dataset", "source_path"))
         self.extend(Skipped(dataset, path, reason) for dataset, path in zip(*columns, strict=True))
 
@@ -63,11 +62,10 @@ class SkippedEntries(list[Skipped]):
                 remedies.setdefault(entry.detail, []).append(entry)
         for remedy, texts in sorted(remedies.items()):
             count, first = sum(text.members for text in texts), min(texts).source_path
-            are = "is" if count == 1 else "are"
-            yield f"{counted(count, 'text')} {are} not read, such as {first}: {remedy}"
+            these = counted(count, "text is", "texts are")
+            yield f"{these} not read, such as {first}: {remedy}"
 
     def outside(self) -> Iterator[str]:
-        """A sentence if links out of a source were skipped."""
         if count := self.reasons[OUTSIDE]:
             first = min(entry.source_path for entry in self if entry.reason == OUTSIDE)
             what = counted(count, "link out of a source was", "links out of a source were")
@@ -77,28 +75,24 @@ class SkippedEntries(list[Skipped]):
             )
 
     def rateless(self) -> Iterator[str]:
-        """A sentence if files without a header are not read."""
         files = [e for e in self if e.reason == OTHER_ENDING and _RAW.search(e.source_path)]
         if files:
             path, count = min(e.source_path for e in files), sum(e.members for e in files)
             remedy = file_kinds.rateless(file_kinds.headerless(path))
-            are = "is" if count == 1 else "are"
-            yield f"{counted(count, 'file')} {are} not read, such as {path}: {remedy}"
+            these = counted(count, "file is", "files are")
+            yield f"{these} not read, such as {path}: {remedy}"
 
 
 # What kind of data each source was taken for, and what of it is skipped, for plans and runs.
 
 
 class SourceNotes(TypedDict):
-    """The notes of one source."""
-
     source: str  # name of the dataset
     kind: str
     says: list[str]
 
 
 def notes_in_words(sources: Sequence[Source]) -> list[str]:
-    """The notes of all sources, a sentence each."""
     return [f"Source {one['source']}: {says}." for one in notes_of(sources) for says in one["says"]]
 
 

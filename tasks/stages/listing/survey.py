@@ -23,16 +23,11 @@ from ...settings.package import keeps_speakers_apart
 from ...shard_store import manifest
 from ...shard_store.index import Index
 from ...storage import sorted_keys, urls
-from . import file_parts, fingerprints, once
+from . import entries, file_parts, once
 from . import known_recordings as known
 from .copies import NewCopy
 from .entries import Batch
-from .known_recordings import (
-    MAY_BE_TRIED,
-    PASSING,
-    PRESENT,
-    KnownRecordings,
-)
+from .known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
 from .overlapping_sources import Shared, SharedRecordings
 from .row_files import RowFiles
 from .skipped import SkippedEntries
@@ -45,8 +40,6 @@ FORGOTTEN = "forgotten"
 
 @dataclass(slots=True)
 class Survey:
-    """The sources' contents now, compared with the known recordings."""
-
     known: KnownRecordings
     fresh: RowFiles  # new and changed recordings, to be probed
     redescribed: RowFiles  # unchanged bytes with a new description, or that have come back
@@ -65,7 +58,6 @@ class Survey:
 
     @property
     def ignored(self) -> dict[str, int]:
-        """How many entries were skipped, by reason."""
         return {reason: n for reason, n in sorted(self.left.reasons.items()) if n}
 
     def leave_out(self, broken: FixedBytes) -> None:
@@ -136,14 +128,12 @@ def as_known(job: Job, index: Index, home: Path) -> Survey:
 
 
 class _Looking:
-    """Compares listed recordings with known ones, batch by batch."""
-
     def __init__(self, job: Job, surveyed: Survey, doubted: Collection[str]) -> None:
         self.found = surveyed
         self.listed = np.zeros(len(surveyed.known.columns.keys), bool)  # rows of `known`
         self._settle, self._again = job.shard.settle_seconds, job.shard.retry
-        self._doubted = fingerprints.keys(doubted)
-        self._seen = fingerprints.Seen()  # unknown recordings
+        self._doubted = entries.keys(doubted)
+        self._seen = entries.Seen()  # unknown recordings
         self._young: list[tuple[pa.Table, Int32s, Int64s]] = []
         self._youngest = 0.0  # Unix time at which the last of them changed
 
@@ -177,7 +167,6 @@ class _Looking:
             self._fresh(batch.rows.filter(pa.array(fresh)), place[fresh], row[fresh])
 
     def _twice(self, keys: FixedBytes, row: Int64s) -> Bools:
-        """Which recordings were listed before."""
         twice = np.zeros(len(keys), bool)
         knows = np.flatnonzero(row >= 0)
         _, first = np.unique(row[knows], return_index=True)
@@ -190,9 +179,7 @@ class _Looking:
     def _fresh(self, rows: pa.Table, place: Int32s, row: Int64s) -> None:
         now = time.time()
         young = np.fromiter(
-            (self._is_young(text, now) for text in fingerprints.texts(rows, "guard")),
-            bool,
-            len(rows),
+            (self._is_young(text, now) for text in rows["guard"].to_pylist()), bool, len(rows)
         )
         if young.any():
             self._young.append((rows.filter(pa.array(young)), place[young], row[young]))
@@ -241,7 +228,7 @@ def _changed(row: RecordingRow) -> bool:
 FIRST = 5  # recordings named in a sentence
 KEPT = 50  # candidates for these: broken ones are left out
 #: Bits of `Stated._facts`.
-TEXTLESS, PLAIN, NAMELESS, UNKNOWN, BROKEN = 1, 2, 4, 8, 16
+TEXTLESS, PLAIN, NAMELESS, UNKNOWN = 1, 2, 4, 8
 
 
 @dataclass(slots=True)
@@ -255,11 +242,10 @@ class Stated:
     apart: bool = False
     mixes: bool = False
     texts: bool = False  # whether any recording or segment has one
-    _keys: list[FixedBytes] = field(default_factory=list)
-    _facts: list[UInt8s] = field(default_factory=list)
-    # The first recordings with their index: paths without a text; paths with speakers.
-    _first_textless: list[tuple[int, str]] = field(default_factory=list)
-    _first: list[tuple[int, str, str | None]] = field(default_factory=list)
+    _facts: list[tuple[FixedBytes, UInt8s]] = field(default_factory=list)  # keys, and their bits
+    # The keys of the first recordings: with paths without a text; with paths and speakers.
+    _first_textless: list[tuple[bytes, str]] = field(default_factory=list)
+    _first: list[tuple[bytes, str, str | None]] = field(default_factory=list)
 
     @classmethod
     def from_dataset(cls, dataset: Dataset, job: Job) -> Stated:
@@ -273,12 +259,13 @@ class Stated:
         return cls(dataset.name, asked, apart and not heard, mixes)
 
     def at(self, batch: Batch) -> None:
-        """Add the next recordings of the source."""
         sound = pc.is_null(batch.rows["error_code"])
         used = batch.rows.select(["path", "text", "speaker", "segments"])
-        rows, before = used.filter(sound), sum(map(len, self._facts))
+        rows, keys = used.filter(sound), batch.keys[sound.to_numpy()]
         textless = pc.and_(pc.is_null(rows["text"]), pc.is_null(rows["segments"]))
-        self.texts = self.texts or _has_text(rows)
+        of_segments = pc.struct_field(pc.list_flatten(rows["segments"]), "text")
+        given = (rows["text"], of_segments)
+        self.texts = self.texts or any(texts.null_count < len(texts) for texts in given)
         nameless = pc.is_null(rows["speaker"]).to_numpy()
         facts = np.where(textless.to_numpy(), TEXTLESS, 0) | np.where(nameless, NAMELESS, 0)
         if self.mixes:
@@ -287,29 +274,26 @@ class Stated:
         if self.apart:
             unknown = nameless & ~_in_named_segments(rows["segments"])
             facts |= np.where(unknown, UNKNOWN, 0)
-        self._keys.append(batch.keys[sound.to_numpy()])
-        self._facts.append(facts.astype(np.uint8))
+        self._facts.append((keys, facts.astype(np.uint8)))
         places = np.flatnonzero(facts & TEXTLESS)[: KEPT - len(self._first_textless)]
         paths = rows["path"].take(places).to_pylist()
-        self._first_textless += zip((places + before).tolist(), paths, strict=True)
+        self._first_textless += zip(keys[places].tolist(), paths, strict=True)
         if self.asked:
             head = rows.slice(0, KEPT - len(self._first))
             names = head["path"].to_pylist(), head["speaker"].to_pylist()
-            self._first += zip(range(before, before + len(head)), *names, strict=True)
+            self._first += zip(keys[: len(head)].tolist(), *names, strict=True)
 
     def leave_out(self, broken: FixedBytes) -> None:
         """Exclude these recordings, by sorted keys: they fail, whatever their source states."""
-        if self._facts:
-            failing = sorted_keys.index_in(broken, np.concatenate(self._keys)) >= 0
-            facts = np.concatenate(self._facts) | np.where(failing, BROKEN, 0).astype(np.uint8)
-            self._facts, self._keys = [facts], [np.concatenate(self._keys)]
+        failing = {*broken.tolist()}
+        self._first_textless = [one for one in self._first_textless if one[0] not in failing]
+        self._first = [one for one in self._first if one[0] not in failing]
+        for number, (keys, facts) in enumerate(self._facts):
+            sound = sorted_keys.index_in(broken, keys) < 0
+            self._facts[number] = keys[sound], facts[sound]
 
     def _count(self, fact: int) -> int:
-        """The number of recordings that have the fact and are not broken."""
-        return sum(int(np.sum(facts & (fact | BROKEN) == fact)) for facts in self._facts)
-
-    def _sound(self, place: int) -> bool:
-        return not np.concatenate(self._facts)[place] & BROKEN
+        return sum(int(np.sum(facts & fact == fact)) for _, facts in self._facts)
 
     def sentences(self) -> Iterator[str]:
         """A sentence if only some recordings have a text; and one about speakers, where paths may
@@ -317,7 +301,7 @@ class Stated:
         recordings, textless = self._count(0), self._count(TEXTLESS)
         of = f"of {counted(recordings, 'recording')} of the source {self.dataset!r}"
         if 0 < textless < recordings:
-            names = [path for place, path in self._first_textless if self._sound(place)]
+            names = [path for _, path in self._first_textless]
             have = "has" if textless == 1 else "have"
             yield f"{textless} {of} {have} no text: {_shown(names, textless)}"
             if 2 * self._count(PLAIN) > recordings - textless:
@@ -327,11 +311,7 @@ class Stated:
                     "punctuation; set package.text_form=normalised to write all texts alike"
                 )
         if self.asked and recordings:
-            examples = [
-                f"{path} → {speaker or 'nobody'}"
-                for place, path, speaker in self._first
-                if self._sound(place)
-            ]
+            examples = [f"{path} → {speaker or 'nobody'}" for _, path, speaker in self._first]
             named = recordings - self._count(NAMELESS)
             yield f"Speakers of {named} {of} are named: {_shown(examples, recordings)}"
 
@@ -347,11 +327,6 @@ class Stated:
             "name speakers in the source (`speaker: parent_folder` of a folder), or set "
             "speakers.use=segments to find them"
         )
-
-
-def _has_text(rows: pa.Table) -> bool:
-    texts = pc.struct_field(pc.list_flatten(rows["segments"]), "text")
-    return any(column.null_count < len(column) for column in (rows["text"], texts))
 
 
 def _in_named_segments(segments: pa.ChunkedArray) -> Bools:

@@ -72,11 +72,6 @@ class Window:
         return bits.reshape(FRAMES, LOCAL).astype(np.bool_)
 
 
-def samples_of(hop_seconds: float) -> int:
-    """The hop in samples: a whole number of frames of log mel energies."""
-    return round(hop_seconds * RATE / FBANK.hop) * FBANK.hop
-
-
 class Windows:
     """Samples at 16 kHz in, windows out, each `hop` samples after the one before. Holds the samples
     of one batch."""

@@ -24,7 +24,7 @@ from ..models import model_files, registry
 from ..recording import Segment
 from ..settings import Threshold, Transient
 from ..speech import embedding
-from ..speech.embedding import unit
+from ..speech.embedding import FBANK, unit
 from ..speech.linkage import linked
 from ..speech.silero import MonoStream
 from . import CuttingSettings, Diarizer, Turn, _windows
@@ -101,7 +101,7 @@ class Segments:
         self._settings, self._rate = settings, rate
         self._ear = Heard(np.float32)
         self._audio = MonoStream(rate)
-        self._hop = _windows.samples_of(settings.hop_seconds)
+        self._hop = round(settings.hop_seconds * RATE / FBANK.hop) * FBANK.hop  # whole frames
         self._model = Windows(settings.path, self._hop)
         self._windows: list[Window] = []
         self._count = 0  # native samples pushed

@@ -240,7 +240,11 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     best = _central_minimum(rates)
     rows = np.arange(len(pairs.one))
     frames = seen.sum(axis=2)[best, rows]
-    sounding = np.maximum(np.bincount(pair, minlength=count), _sounding(fingerprints, pairs.other))
+    other, place_in_other = _frames_of(fingerprints, pairs.other)
+    sounds = fingerprints.words[fingerprints.first[pairs.other][other] + place_in_other] != 0
+    sounding = np.maximum(
+        np.bincount(pair, minlength=count), np.bincount(other[sounds], minlength=count)
+    )
     return Comparison(
         error=rates[best, rows],
         drift=_drift(wrong / np.maximum(seen * BITS, 1)),
@@ -287,12 +291,6 @@ def _central_minimum(rates: Float64s) -> Int64s:
     order = np.array(sorted(range(len(rates)), key=lambda index: abs(index - ALIGN_FRAMES)))
     smallest: Int64s = order[np.argmin(rates[order], axis=0)]
     return smallest
-
-
-def _sounding(fingerprints: Fingerprints, clips: Int64s) -> Int64s:
-    clip, frame = _frames_of(fingerprints, clips)
-    words = fingerprints.words[fingerprints.first[clips][clip] + frame]
-    return np.bincount(clip[words != 0], minlength=len(clips))
 
 
 def _drift(rates: Float64s) -> Float64s:

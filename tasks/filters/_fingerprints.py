@@ -75,12 +75,7 @@ def fingerprint(clip: Clip, seconds: float) -> bytes:
     most = min(MAX_FRAMES, int(seconds / HOP_SECONDS))
     words, anchors = encode(_energies(derived.blocks_16k(clip), most))
     milliseconds = min(round(1000 * clip.num_samples / clip.rate), 2**32 - 1)
-    return pack(words, anchors, milliseconds, digest(clip))
-
-
-def pack(words: UInt16s, anchors: UInt16s, milliseconds: int, digest: bytes) -> bytes:
-    """The bytes of a fingerprint of words [n] and anchors [k, 3]."""
-    head = HEADER.pack(LAYOUT, len(anchors), 0, len(words), milliseconds, digest)
+    head = HEADER.pack(LAYOUT, len(anchors), 0, len(words), milliseconds, digest(clip))
     return head + words.astype("<u2").tobytes() + anchors.astype("<u2").tobytes()
 
 

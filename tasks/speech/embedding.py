@@ -14,6 +14,7 @@ from .fbank import Fbank
 
 SIZE = 192
 FBANK = Fbank()  # the input: 80 energies up to 8 kHz
+fbank = FBANK.log_energies  # of float32 [n] at 16 kHz; fewer than 400 samples give no frames
 BINS = FBANK.bins
 SHA256 = registry.CAMPPLUS.files[0].sha256
 
@@ -21,11 +22,6 @@ SHA256 = registry.CAMPPLUS.files[0].sha256
 def check(asked_by: str, folder: str | None) -> None:
     """ConfigError, with the command that downloads the model, unless it is there."""
     model_files.located(registry.CAMPPLUS, asked_by, folder)
-
-
-def fbank(samples: Float32s) -> Float32s:
-    """Float32 [n] at 16 kHz to [frames, 80]; fewer than 400 samples give no frames."""
-    return FBANK.log_energies(samples)
 
 
 def embed(features: Float32s, folder: str | None = None) -> Float32s:

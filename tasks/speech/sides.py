@@ -128,7 +128,10 @@ def _judged(parts: list[_Windows], channels: int) -> Sides:
     alone = float(every.sum() / (spoken | every).sum())
     correlation = float(np.median(correlations[every]))
     #: [n][m]: the level of channel n while the side of channel m speaks alone, dBFS
-    medians = [[_median(levels[mask, n]) for mask in masks] for n in range(channels)]
+    medians = [
+        [float(np.median(levels[mask, n])) if mask.any() else -120.0 for mask in masks]
+        for n in range(channels)
+    ]
     above = min(row[n] - max(row[:n] + row[n + 1 :]) for n, row in enumerate(medians))
     leaks = (_leak(levels, masks, n) for n in range(channels))
     cross_talk = max((leak for leak in leaks if leak is not None), default=None)
@@ -142,10 +145,6 @@ def _judged(parts: list[_Windows], channels: int) -> Sides:
     if (cross_talk or -np.inf) > IMAGE_LEAK and correlation > IMAGE_CORRELATION:
         return Sides(False, "they are a stereo image of one room", *measured)
     return Sides(True, "they hold different voices", *measured)
-
-
-def _median(values: Float64s) -> float:
-    return float(np.median(values)) if len(values) else -120.0
 
 
 def _leak(levels: Float64s, masks: list[Bools], channel: int) -> float | None:

@@ -75,7 +75,7 @@ class Scripted:
         return out
 
     def finish(self) -> NDArray[np.float32]:
-        out = np.r_[self.run(self.ear.finish()), self.rest[:1]]
+        out: NDArray[np.float32] = np.r_[self.run(self.ear.finish()), self.rest[:1]]
         self.windows = self.loud(out)
         return out
 

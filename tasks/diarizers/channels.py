@@ -18,21 +18,17 @@ from ..recording import Segment
 from ..speech.silero import (
     NEG_THRESHOLD,
     PAUSE_WINDOWS,
-    SHA256,
     THRESHOLD,
     WINDOW,
     Hysteresis,
     Probabilities,
 )
+from ..speech.silero import identity as identity
 from . import CuttingSettings, Diarizer, Turn
 
 VERSION = 1
 SHORTEST_S = 0.1  # of a turn
 Settings = CuttingSettings
-
-
-def identity(settings: Settings) -> str:
-    return SHA256[:16]
 
 
 class _Side:

@@ -9,13 +9,13 @@ from pydantic import Field
 from ..base.arrays import Float32s
 from ..recording import Segment
 from ..recording.turns import Voices
+from ..speech.silero import identity as identity
 from . import Segmenter, Span, vad
 from . import given as given_segmenter
 from ._detector import SpeechSettings
 
 VERSION = 5
 LISTENS = True
-identity = vad.identity
 
 
 class Settings(SpeechSettings, given_segmenter.Settings):

@@ -25,7 +25,8 @@ from ..base.arrays import RATE, Float32s
 from ..recording import Segment
 from ..recording.turns import Range, Voices, merged
 from ..settings import StageSettings
-from ..speech.silero import SHA256, WINDOW, Probabilities
+from ..speech.silero import WINDOW, Probabilities
+from ..speech.silero import identity as identity
 from . import KnownSpans, Segmenter, Span
 
 PAUSE_WORTH = 0.2  # gain of a pause of PAUSE_S or more: makes up for a length 22 % off target
@@ -90,7 +91,9 @@ class WindowCuts:
             best = min(self._pauses, key=lambda pause: self._cost(pause, until), default=None)
             cost = inf if best is None else self._cost(best, until)
             if best is not None and cost < inf:
-                if not complete and self._least_after(heard) < cost:
+                length = heard - self.start
+                least = log(max(length / self._target, 1.0)) - PAUSE_WORTH  # of a later pause
+                if not complete and length <= self._longest and least < cost:
                     return
                 self.final.append(Span(self.start, best.end))
                 self._go_on(best)
@@ -107,14 +110,6 @@ class WindowCuts:
         worth = PAUSE_WORTH * min(pause.length / self._rate / PAUSE_S, 1.0)
         scrap = SCRAP if 0 < until - pause.begin < self._shortest else 0.0
         return abs(log(length / self._target)) - worth + scrap
-
-    def _least_after(self, heard: int) -> float:
-        """The least cost of a pause after `heard`."""
-        assert self.start is not None
-        length = heard - self.start
-        if length > self._longest:
-            return inf
-        return log(max(length / self._target, 1.0)) - PAUSE_WORTH
 
     def _give_up(self) -> None:
         """No window can begin at `start`: leave out what lies before the last pause that is near
@@ -164,10 +159,6 @@ class Settings(StageSettings):
         if not self.min_seconds <= self.target_seconds <= self.max_seconds:
             raise ValueError("target_seconds must lie between min_seconds and max_seconds")
         return self
-
-
-def identity(settings: Settings) -> str:
-    return SHA256[:16]
 
 
 class Gap(NamedTuple):

@@ -19,7 +19,8 @@ from pydantic import Field, model_validator
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
 from ..recording.turns import Voices
-from ..speech.silero import SHA256, WINDOW, Probabilities
+from ..speech.silero import WINDOW, Probabilities
+from ..speech.silero import identity as identity
 from . import Kind, Segmenter, Span
 from ._at_turns import AtTurns, stretches
 from ._detector import SpeechDetector, SpeechSettings, levels
@@ -45,10 +46,6 @@ class Settings(SpeechSettings):
         if isinstance(data, dict) and data.get("merge") == "emilia":
             return {**EMILIA, **data}
         return data
-
-
-def identity(settings: SpeechSettings) -> str:
-    return SHA256[:16]
 
 
 def uses_speakers(settings: Settings) -> bool:

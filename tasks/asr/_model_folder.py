@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from ..base.errors import ConfigError
@@ -69,16 +70,13 @@ def text_of(path: Path) -> str:
 def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:
     """Licence and languages from the model card (README.md, as the Hugging Face Hub reads it) in
     the model's folder; None if the card is missing or does not say."""
-    try:
+    fields: object = None
+    with suppress(OSError, ValueError, ConfigError):
         header = _HEADER.match(text_of(Path(model).expanduser() / "README.md") if model else "")
         fields = yaml_text.load(header[1], "the model card") if header else None
-    except (OSError, ValueError, ConfigError):
-        return None, None
     if not isinstance(fields, dict):
         return None, None
     licence, languages = fields.get("license"), fields.get("language")
     listed = [languages] if isinstance(languages, str) else languages
-    codes = (
-        tuple(str(language) for language in listed) if isinstance(listed, list) and listed else None
-    )
+    codes = tuple(map(str, listed)) if isinstance(listed, list) and listed else None
     return licence if isinstance(licence, str) else None, codes

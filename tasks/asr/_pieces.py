@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from math import inf
 from typing import TypeVar
 
 import numpy as np
@@ -14,13 +13,7 @@ import numpy as np
 from ..base.arrays import RATE, Float32s
 from ..base.errors import shortened
 from ..base.logs import log
-from . import SpeechClip, Transcript, Word, _tokens
-
-# Batches of clips for an engine, halved when it refuses them.
-#
-# Clips of similar length share a batch: an engine pads a batch to its longest clip, and beam search
-# ends with the longest text.
-
+from . import SpeechClip, Transcript, Word, _words
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,17 +23,11 @@ _NO_MEMORY = re.compile(r"out of memory|bad_alloc|alloc_failed|(failed to|cannot
 _DEVICE = re.compile("cuda|cublas|cudnn", re.I)
 
 
-def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int]]:
-    """Indices of clips, longest first, each once. Longest × count is at most `budget` seconds and
-    count at most `most`; a clip longer than the budget is a batch by itself."""
-    plan: list[list[int]] = []
-    for index in sorted(range(len(seconds)), key=lambda i: (-seconds[i], i)):
-        last = plan[-1] if plan else []
-        if last and len(last) < most and seconds[last[0]] * (len(last) + 1) <= budget:
-            last.append(index)
-        else:
-            plan.append([index])
-    return plan
+def batches(seconds: Sequence[float], most: int) -> list[list[int]]:
+    """Indices of clips, longest first, in batches of at most `most`: an engine pads a batch to its
+    longest clip, and beam search ends with the longest text."""
+    order = sorted(range(len(seconds)), key=lambda i: (-seconds[i], i))
+    return [order[start : start + most] for start in range(0, len(order), most)]
 
 
 class Limit:
@@ -199,7 +186,7 @@ class Engine:
         for language in sorted({language or "" for _, language in pieces}):
             indices = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
             seconds = [len(pieces[i][0]) / RATE for i in indices]
-            for batch in batches(seconds, budget=inf, most=self.most):
+            for batch in batches(seconds, self.most):
                 asked = [pieces[indices[i]] for i in batch]
                 shared = halved(asked, self.hear, failed, self.limit)
                 results.update(zip((indices[i] for i in batch), shared, strict=True))
@@ -208,31 +195,25 @@ class Engine:
     def _joined(
         self, results: list[EngineResult], lengths: list[float], language: str | None
     ) -> Transcript:
-        timed = [one.words for one in results]
-        complete = [words for words in timed if words is not None]
-        words = _shifted(complete, lengths) if len(complete) == len(timed) else None
+        """The pieces' texts, joined by spaces, and their words with times in the clip."""
+        words: list[Word] = []
+        offset = 0.0
+        for one, length in zip(results, lengths, strict=True):
+            for number, word in enumerate(one.words or ()):
+                space = " " if words and not number else ""
+                start, end = word.start + offset, word.end + offset
+                words.append(Word(space + word.word, start, end, word.probability))
+            offset += length
+        complete = all(one.words is not None for one in results)
         detected = next((one.language for one in results if one.language), None)
         return Transcript(
             text=" ".join(one.text for one in results if one.text),
             language=language or detected,
-            avg_logprob=_tokens.mean([logprob for one in results for logprob in one.logprobs]),
-            words=words if self.timed else None,
-            text_end=words[-1].end if words else None,
+            avg_logprob=_words.mean([logprob for one in results for logprob in one.logprobs]),
+            words=tuple(words) if self.timed and complete else None,
+            text_end=words[-1].end if words and complete else None,
             detected_language=None if language else detected,
         )
-
-
-def _shifted(pieces: list[tuple[Word, ...]], lengths: list[float]) -> tuple[Word, ...]:
-    """The words of all pieces, with times in the clip; the texts are joined by spaces."""
-    shifted: list[Word] = []
-    offset = 0.0
-    for words, length in zip(pieces, lengths, strict=True):
-        for number, word in enumerate(words):
-            space = " " if shifted and not number else ""
-            start, end = word.start + offset, word.end + offset
-            shifted.append(Word(space + word.word, start, end, word.probability))
-        offset += length
-    return tuple(shifted)
 
 
 def failed(error: Exception) -> EngineResult:

@@ -4,7 +4,7 @@ A folder holds one graph (`model.onnx`), which takes float32 samples [1, N] at 1
 scores [1, T, V], and the V tokens: `tokens.txt` (a token and its number a line) or `vocab.json`.
 Texts are the likeliest token of each frame, repetitions and blanks left out. The segmenter
 `aligned` takes the scores themselves (`engine: ctc`), and so do times of a given text's words
-(`_given_words.py`).
+(`_words.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -24,19 +23,8 @@ from ..base.json_types import parsed
 from ..models import onnx_session
 from ..plugins.contracts.asr import SPACES, Alphabet
 from ..settings import StageSettings, Transient
-from . import (
-    Abilities,
-    SpeechClip,
-    Transcript,
-    _given_words,
-    _model_folder,
-    _pieces,
-)
+from . import Abilities, SpeechClip, Transcript, _model_folder, _pieces, _words
 from ._pieces import EngineResult, Piece
-from ._tokens import words
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
 
 VERSION = 1
 SHORTEST = RATE // 10  # samples; the convolutions of a graph need some, so clips are padded
@@ -80,7 +68,7 @@ def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
     """Graph, tokens and, if it exists, the file that says how samples are scaled."""
     folder = _model_folder.folder(settings.model, "ctc", EXAMPLE)
     graph = folder / "model.onnx"
-    names = [folder / "tokens.txt", folder / "vocab.json"]
+    names = (folder / "tokens.txt", folder / "vocab.json")
     tokens = next((path for path in names if path.is_file()), None)
     if not graph.is_file() or tokens is None:
         raise ConfigError(
@@ -122,7 +110,10 @@ class Backend:
         self._scaled = bool(scaling) and bool(
             parsed(_model_folder.text_of(scaling[0])).get("do_normalize", True)
         )
-        self._session = _load(graph, settings.threads)
+        try:
+            self._session = onnx_session.session(str(graph), settings.threads)
+        except onnx_session.errors() as error:
+            raise ConfigError(f"the model {str(graph)!r} cannot be loaded: {error}") from error
         self._input = self._session.get_inputs()[0].name
         self._engine = _pieces.Engine(
             self._hear, round(settings.max_seconds * RATE), 1, settings.word_timestamps
@@ -161,14 +152,14 @@ class Backend:
                 yield Transcript(text, clip.language, error=str(error))
 
     def _aligned(self, clip: SpeechClip, text: str) -> Transcript:
-        words = _given_words.words_of(f" {text.strip()}")
-        tokens = _given_words.spelled(words, self.alphabet, clip.language or "")
+        words = _words.words_of(f" {text.strip()}")
+        tokens = _words.spelled(words, self.alphabet, clip.language or "")
         error = _pieces.fault(clip)
         if not error and words and not any(tokens):
             error = "no character of the text is a token of the model"
         if error or not words or not len(clip.samples):
             return Transcript(text, clip.language, error=error or None, words=())
-        timed = _given_words.timed(words, tokens, self.alphabet, *self._whole(clip.samples))
+        timed = _words.timed(words, tokens, self.alphabet, *self._whole(clip.samples))
         sure = [math.log(max(w.probability, 1e-6)) for w in timed if w.probability is not None]
         logprob = sum(sure) / len(sure)
         return Transcript(text, clip.language, avg_logprob=logprob, words=timed)
@@ -206,7 +197,7 @@ class Backend:
                 sure.append(float(emissions[frame, best[frame]]))
                 space = ""
         text = "".join(tokens).strip()
-        timed = words(text, tokens, starts, sure, step, seconds)
+        timed = _words.words(text, tokens, starts, sure, step, seconds)
         return EngineResult(text, timed, tuple(sure))
 
     @cached_property
@@ -221,11 +212,3 @@ class Backend:
             else:
                 spellings.append(token.replace("▁", " "))
         return spellings
-
-
-def _load(graph: Path, threads: int) -> InferenceSession:
-    """Raises ConfigError if ONNX Runtime cannot load it."""
-    try:
-        return onnx_session.session(str(graph), threads)
-    except onnx_session.errors() as error:
-        raise ConfigError(f"the model {str(graph)!r} cannot be loaded: {error}") from error

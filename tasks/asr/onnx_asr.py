@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -25,13 +26,10 @@ from ..settings import StageSettings, Transient
 from ..settings.base import WORDS
 from . import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from ._pieces import EngineResult, Piece
-from ._tokens import mean, words
+from ._words import mean, words
 
 if TYPE_CHECKING:
     from onnx_asr.asr import TimestampedResult
-
-
-# Settings of the recogniser onnx_asr, and the families of models that it runs.
 
 #: Names of the library onnx-asr (0.12), as `model_type` in a model's config.json has them.
 Family = Literal[
@@ -67,20 +65,18 @@ class Kind:
 # NeMo's Parakeet was trained on up to 40 s, Canary too; GigaAM's limit is 25 s; Whisper's window is
 # 30 s. A Canary decoder goes on with clips of a batch that have ended, and GigaAM's features at the
 # end of a clip depend on the padding: each of those runs alone.
-KINDS: Mapping[str, Kind] = {
-    "nemo-conformer-ctc": Kind(40.0, 0.08),
-    "nemo-conformer-rnnt": Kind(40.0, 0.08),
-    "nemo-conformer-tdt": Kind(40.0, 0.08),
+_OF_FAMILIES = {
     "nemo-conformer-aed": Kind(40.0, alone=True, asked=True),
-    "gigaam-v2-ctc": Kind(25.0, 0.04, alone=True),
-    "gigaam-v2-rnnt": Kind(25.0, 0.04, alone=True),
-    "gigaam-v3-e2e-ctc": Kind(25.0, 0.04, alone=True),
-    "gigaam-v3-e2e-rnnt": Kind(25.0, 0.04, alone=True),
-    "gigaam-multilingual-ctc": Kind(25.0, 0.04, alone=True),
-    "kaldi-rnnt": Kind(30.0, 0.04),
+    "nemo": Kind(40.0, 0.08),
+    "gigaam": Kind(25.0, 0.04, alone=True),
+    "kaldi": Kind(30.0, 0.04),
     "vosk": Kind(30.0, 0.04),
     "whisper": Kind(30.0, scored=False, asked=True),
-    "whisper-ort": Kind(30.0, scored=False, asked=True),
+}
+#: By the first of these with which its name begins.
+KINDS: Mapping[str, Kind] = {
+    name: next(kind for head, kind in _OF_FAMILIES.items() if name.startswith(head))
+    for name in get_args(Family)
 }
 
 
@@ -144,8 +140,9 @@ def abilities(settings: Settings) -> Abilities:
     licence, languages = _model_folder.card(settings.model)
     if kind is None:
         return Abilities(languages, settings.max_seconds, (), licence)
-    scores = (*(("avg_logprob",) if kind.scored else ()), *(("word_times",) if kind.step else ()))
-    return Abilities(languages, settings.max_seconds or kind.longest, scores, licence)
+    scores = {"avg_logprob": kind.scored, "word_times": bool(kind.step)}
+    given = tuple(name for name, has in scores.items() if has)
+    return Abilities(languages, settings.max_seconds or kind.longest, given, licence)
 
 
 def weights(settings: Settings) -> str:
@@ -163,19 +160,16 @@ def language_fault(settings: Settings, language: str) -> str | None:
         return None
     lists = [path for path in _files(settings).values() if path.suffix in WORD_FILES]
     codes = {code for path in lists for code in _TOKEN.findall(_model_folder.text_of(path))}
-    if not codes or language_codes.base(language) in codes:
-        return None
-    return language_codes.unknown(language)
+    known = not codes or language_codes.base(language) in codes
+    return None if known else language_codes.unknown(language)
 
 
 def _stated(settings: Settings) -> str | None:
     """`model_type` of the model's config.json."""
     path = Path(settings.model or "").expanduser() / "config.json"
-    try:
-        config = parsed(_model_folder.text_of(path))
-        stated = config.get("model_type")
-    except (OSError, ValueError, AttributeError):
-        return None
+    stated = None
+    with suppress(OSError, ValueError, AttributeError):
+        stated = parsed(_model_folder.text_of(path)).get("model_type")
     return stated if isinstance(stated, str) else None
 
 
@@ -262,9 +256,7 @@ def _load(settings: Settings, kind: str) -> Any:
     import onnx_asr
     from onnx_asr.utils import ModelLoadingError
 
-    from ..plugins import gpu
-
-    fault = gpu.onnxruntime_fault()
+    fault = gpu_fault(settings)
     if settings.device == "cuda" and fault:
         raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
     hidden = environment.visible_gpus() == ""  # a worker that sees no GPU

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import ClassVar, Literal, Required, TypedDict
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, SecretStr, model_validator
@@ -24,12 +24,13 @@ from pydantic import Field, SecretStr, model_validator
 from ..base import language_codes, masking
 from ..base.arrays import RATE, Float32s
 from ..base.errors import ConfigError, shortened
+from ..base.json_types import JsonObject
 from ..plugins.served import client
 from ..plugins.served.client import Body, Client, Failed, Server, Service
 from ..settings import SECRET
 from ..settings.base import WORDS
 from ..settings.servers import ServerSettings
-from . import SpeechClip, Transcript, Word, _pieces, _tokens
+from . import SpeechClip, Transcript, Word, _pieces, _words
 
 # The answer of a transcription server as a Transcript.
 #
@@ -40,72 +41,52 @@ from . import SpeechClip, Transcript, Word, _pieces, _tokens
 # segment is ignored.
 
 
-class Segment(TypedDict, total=False):
-    """What is read of a segment; a server may put anything there."""
-
-    start: object
-    end: object
-    tokens: object
-    avg_logprob: object
-    no_speech_prob: object
-    compression_ratio: object
-    words: object
+FILLED_IN = frozenset((-1.0, 0.0))
 
 
-class Answer(TypedDict, total=False):
-    """What is read of an answer: a text, and fields that a server may leave out."""
-
-    text: Required[str]
-    language: object
-    language_probability: object
-    segments: object  # of Segment, in a valid answer
-    words: object
-    logprobs: object
-
-
-def parse(body: bytes) -> Answer:
+def parse(body: bytes) -> JsonObject:
     """The answer's object. ValueError when it is not a JSON object with a text."""
-    answer: Answer = json.loads(body)
+    answer: JsonObject = json.loads(body)
     if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
         raise ValueError("not a JSON object with a text")
     return answer
 
 
-FILLED_IN = frozenset((-1.0, 0.0))
-
-
 def transcript(
-    answer: Answer, forced: str | None, timed: bool = False, seconds: float = math.inf
+    answer: JsonObject, forced: str | None, timed: bool = False, seconds: float = math.inf
 ) -> Transcript:
     """The transcript in an answer. Scores are combined as for long clips of our own Whisper:
     log-probability is the mean over tokens, no-speech the mean over time, compression ratio the
     worst segment's. `timed`: the words' times are wanted; `seconds`: of the clip."""
     segments = _objects(answer.get("segments"))
     text = " ".join(answer["text"].split())
-    no_speech = _mean(segments, "no_speech_prob", _seconds)
-    logprob = _mean(segments, "avg_logprob", _tokens_of)
-    if logprob is None or logprob > 0:
-        logprob = _tokens.mean(_logprobs(answer))
-    timed_words = _words(answer, segments, text, seconds) if timed else None
+    lengths, tokens = [], []
+    for segment in segments:
+        start, end = _number(segment.get("start")), _number(segment.get("end"))
+        lengths.append(1.0 if start is None or end is None else max(end - start, 1e-3))
+        said = segment.get("tokens")
+        tokens.append(len(said) + 1.0 if isinstance(said, list) else 1.0)
+    logprob = _mean(_real(segments, "avg_logprob"), tokens)
+    if logprob is None or logprob > 0:  # of tokens, as OpenAI's newer models give them
+        scores = _real(_objects(answer.get("logprobs")), "logprob")
+        logprob = _words.mean([score for score in scores if score is not None])
+    ratios = _real(segments, "compression_ratio")
+    words = _timed(answer, segments, text, seconds) if timed else None
     return Transcript(
         text=text,
         language=forced or code(answer.get("language")),
         language_probability=None if forced else _share(answer.get("language_probability")),
         avg_logprob=logprob,
-        no_speech_probability=_share(no_speech),
-        compression_ratio=max(
-            (value for value in _real(segments, "compression_ratio") if value and value > 0),
-            default=None,
-        ),
-        words=timed_words,
-        text_end=timed_words[-1].end if timed_words else None,
+        no_speech_probability=_share(_mean(_real(segments, "no_speech_prob"), lengths)),
+        compression_ratio=max((one for one in ratios if one and one > 0), default=None),
+        words=words,
+        text_end=words[-1].end if words else None,
     )
 
 
-def _objects(listed: object) -> list[Segment]:
+def _objects(listed: object) -> list[JsonObject]:
     """The objects of a list; none if it is not a list."""
-    entries: list[Segment | None] = listed if isinstance(listed, list) else []
-    return [entry for entry in entries if isinstance(entry, dict)]
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 def code(name: object) -> str | None:
@@ -119,41 +100,26 @@ def code(name: object) -> str | None:
     )
 
 
-def _mean(segments: list[Segment], name: str, weight: Callable[[Segment], float]) -> float | None:
-    values = _real(segments, name)
-    weighted = [(value, weight(s)) for value, s in zip(values, segments, strict=True)]
-    given = [(value, share) for value, share in weighted if value is not None]
-    total = sum(share for _, share in given)
-    return sum(value * share for value, share in given) / total if total else None
-
-
-def _seconds(segment: Segment) -> float:
-    start, end = _number(segment.get("start")), _number(segment.get("end"))
-    return max(end - start, 1e-3) if start is not None and end is not None else 1.0
-
-
-def _real(segments: list[Segment], name: str) -> list[float | None]:
-    """The score of each segment; all None if they are filled-in constants."""
-    scores = [_number(s.get(name)) for s in segments]
+def _real(entries: list[JsonObject], name: str) -> list[float | None]:
+    """The score of each entry; all None if they are filled-in constants."""
+    scores = [_number(entry.get(name)) for entry in entries]
     return [None] * len(scores) if {*scores} - {None} <= FILLED_IN else scores
 
 
-def _logprobs(answer: Answer) -> list[float]:
-    """Log-probabilities of tokens, as OpenAI's newer models give them."""
-    listed = answer.get("logprobs")
-    tokens = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list) else []
-    values = [value for t in tokens if (value := _number(t.get("logprob"))) is not None]
-    return [] if {*values} <= FILLED_IN else values
+def _mean(values: list[float | None], weights: list[float]) -> float | None:
+    given = [pair for pair in zip(values, weights, strict=True) if pair[0] is not None]
+    total = sum(weight for _, weight in given)
+    return sum((value or 0.0) * weight for value, weight in given) / total if total else None
 
 
-def _words(
-    answer: Answer, segments: list[Segment], text: str, seconds: float
+def _timed(
+    answer: JsonObject, segments: list[JsonObject], text: str, seconds: float
 ) -> tuple[Word, ...] | None:
     """Words with times, of the answer or of its segments, written as in its text; None if there are
     none, if they differ from the text, or if a time lies outside the clip."""
     listed = answer.get("words")
     if not isinstance(listed, list):
-        parts = [s.get("words") for s in segments]
+        parts = [segment.get("words") for segment in segments]
         listed = [word for part in parts if isinstance(part, list) for word in part]
     timed: list[Word] = []
     last = 0.0
@@ -165,12 +131,7 @@ def _words(
         begin = min(max(start, last), seconds)
         last = min(max(end, begin), seconds)
         timed.append(Word(word, begin, last, _share(entry.get("probability"))))
-    return _tokens.aligned(text, timed) if timed or not text else None
-
-
-def _tokens_of(segment: Segment) -> float:
-    tokens = segment.get("tokens")
-    return len(tokens) + 1.0 if isinstance(tokens, list) else 1.0
+    return _words.aligned(text, timed) if timed or not text else None
 
 
 def _number(value: object) -> float | None:
@@ -267,7 +228,7 @@ class Backend:
         """One transcript per clip, in order; up to `parallel` requests at once."""
         return self._client.each(clips, self._hear)
 
-    def _hear(self, server: Server[Answer], clip: SpeechClip) -> Transcript:
+    def _hear(self, server: Server[JsonObject], clip: SpeechClip) -> Transcript:
         language = clip.language or self._settings.language
         if refused := _pieces.fault(clip):
             return Transcript("", error=refused)

@@ -23,7 +23,7 @@ from ..models import onnx_session
 from ..settings import StageSettings, Transient
 from . import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from ._pieces import EngineResult, Piece
-from ._tokens import mean, words
+from ._words import mean, words
 
 if TYPE_CHECKING:
     from sherpa_onnx import OfflineRecognizer
@@ -39,11 +39,9 @@ LANGUAGES = {"sense_voice": ("zh", "yue", "en", "ja", "ko"), "paraformer": ("zh"
 STEP = 0.06  # s between two frames of either model: six frames of 10 ms
 #: Metadata that the engine reads of a graph; without one of them it ends the process.
 _SHARED = ("vocab_size", "lfr_window_size", "lfr_window_shift", "neg_mean", "inv_stddev")
+_LANGUAGES = tuple(f"lang_{code}" for code in ("auto", *LANGUAGES["sense_voice"]))
 METADATA = {
-    "sense_voice": (
-        *(*_SHARED, "normalize_samples", "with_itn", "without_itn"),
-        *(f"lang_{code}" for code in ("auto", *LANGUAGES["sense_voice"])),
-    ),
+    "sense_voice": (*_SHARED, "normalize_samples", "with_itn", "without_itn", *_LANGUAGES),
     "paraformer": _SHARED,
 }
 _LANGUAGE = re.compile(r"<\|(\w{2,3})\|>")
@@ -80,8 +78,11 @@ def abilities(settings: Settings) -> Abilities:
     return Abilities(LANGUAGES[settings.family], settings.max_seconds, ("word_times",), licence)
 
 
-def language_fault(settings: Settings, language: str) -> str | None:
-    return _refusal(settings, _base(language))
+def language_fault(settings: Settings, language: str | None) -> str | None:
+    languages, code = LANGUAGES[settings.family], _base(language)
+    if not code or code in languages:
+        return None
+    return f"{settings.family} recognises {', '.join(languages)} only, not {code!r}"
 
 
 def weights(settings: Settings) -> str:
@@ -96,14 +97,11 @@ def model_bytes(settings: Settings) -> int:
 def _files(settings: Settings) -> tuple[Path, Path]:
     """(graph, tokens)."""
     folder = _model_folder.folder(settings.model, "sherpa_onnx", EXAMPLES[settings.family])
-    names = ["model.onnx", "model.int8.onnx"]
-    graphs = [folder / n for n in (reversed(names) if settings.int8 else names)]
+    graphs = [folder / "model.onnx", folder / "model.int8.onnx"][:: -1 if settings.int8 else 1]
     graph = next((path for path in graphs if path.is_file()), None)
     tokens = folder / "tokens.txt"
-    lacking = [
-        *(["model.onnx or model.int8.onnx"] if graph is None else []),
-        *([] if tokens.is_file() else ["tokens.txt"]),
-    ]
+    lacking = [] if graph else ["model.onnx or model.int8.onnx"]
+    lacking += [] if tokens.is_file() else ["tokens.txt"]
     if graph is None or lacking:
         raise ConfigError(
             f"transcribe.backend.model {settings.model!r} lacks {' and '.join(lacking)}"
@@ -131,7 +129,7 @@ class Backend:
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript per clip, in order; pieces of similar length share a batch."""
         languages = [_base(clip.language) or self._settings.language for clip in clips]
-        refusals = [_refusal(self._settings, language) for language in languages]
+        refusals = [language_fault(self._settings, language) for language in languages]
         return self._engine.transcripts(clips, languages, refusals)
 
     def _model(self, language: str | None) -> OfflineRecognizer:
@@ -166,13 +164,6 @@ class Backend:
         tag = _LANGUAGE.fullmatch(result.lang)
         detected = tag[1] if tag and tag[1] in LANGUAGES[self._settings.family] else None
         return EngineResult(text, timed, tuple(sure), detected)
-
-
-def _refusal(settings: Settings, language: str | None) -> str | None:
-    languages = LANGUAGES[settings.family]
-    if not language or language in languages:
-        return None
-    return f"{settings.family} recognises {', '.join(languages)} only, not {language!r}"
 
 
 def _base(language: str | None) -> str | None:

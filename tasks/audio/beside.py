@@ -3,11 +3,10 @@ from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 
 from ..base.arrays import Float32s, Float64s
+from .channels import Listened
 
 FRAME = 0.02  # s
 SILENT = 1e-12  # power, -120 dBFS
@@ -61,11 +60,12 @@ class Beside:
         return self._frames[0][low:high]
 
 
-class Unleaked:
+class Unleaked(Listened):
     """A channel, attenuated where another one is LOUDER now or was just before, so that the other
     side of a call is not cut as speech of this one."""
 
     def __init__(self, beside: Beside) -> None:
+        super().__init__(None)
         self._beside, self._frame = beside, 0
         self._pending = np.empty((0, 1), np.float32)
         self._before = np.full(ECHO, -np.inf, np.float32)  # levels of the others
@@ -89,13 +89,4 @@ class Unleaked:
         return frames.reshape(-1, 1)
 
     def finish(self) -> Float32s | None:
-        """The remaining samples; None if there are none."""
         return self._pending if len(self._pending) else None
-
-    def process(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
-        """All of these blocks, processed; none of them empty."""
-        for block in blocks:
-            if len(heard := self.push(block)):
-                yield heard
-        if (rest := self.finish()) is not None:
-            yield rest

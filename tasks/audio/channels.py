@@ -1,13 +1,16 @@
 """Mixes a recording's channels, for segmenters and for the PCM, and detects channels that cancel.
 
-Mono, stereo and channels without known places are mixed as their mean, others by their weights.
+Mono and stereo are mixed as the plain mean, and so are channels without stated positions, such as
+those of a microphone array; others by their weights, as in FFmpeg.
 
 numpy's own mean over rows of two values takes ten times as long as adding columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,6 +18,9 @@ from numpy.typing import DTypeLike
 from ..base.arrays import Float32s
 from .blocks import energy
 from .types import Weights
+
+if TYPE_CHECKING:
+    from av.audio.layout import AudioLayout
 
 #: From this many channels on, numpy adds eight values of a row at once and rounds differently.
 MANY = 8
@@ -31,10 +37,15 @@ def mean(
     """float32 [n, channels] to float32 [n], summed in `dtype`: by weights, or without them bit for
     bit numpy's mean. In float64, two channels at full scale lose no bit."""
     count = samples.shape[1]
-    if weights is not None and count > 1:
-        return _weighted(samples, dtype, weights)
     if count == 1:
         return samples[:, 0]
+    if weights is not None:
+        total = np.zeros(len(samples), dtype)
+        with np.errstate(invalid="ignore"):
+            for channel, weight in enumerate(weights):
+                if weight:
+                    total += samples[:, channel] * np.asarray(weight, dtype)
+        return total.astype(np.float32, copy=False)
     if count >= MANY:
         means: Float32s = samples.mean(axis=1, dtype=dtype).astype(np.float32)
         return means
@@ -51,15 +62,6 @@ def mean(
         for channel in range(2, count):
             total += samples[:, channel]
         total /= count
-    return total.astype(np.float32, copy=False)
-
-
-def _weighted(samples: Float32s, dtype: DTypeLike, weights: Weights) -> Float32s:
-    total = np.zeros(len(samples), dtype)
-    with np.errstate(invalid="ignore"):
-        for channel, weight in enumerate(weights):
-            if weight:
-                total += samples[:, channel] * np.asarray(weight, dtype)
     return total.astype(np.float32, copy=False)
 
 
@@ -124,3 +126,60 @@ class Listened:
                 yield listened
         if (rest := self.finish()) is not None:
             yield rest
+
+
+# Layouts of channels: the weight of each in the mix to mono.
+
+_CLOSE, _AROUND = 2**-0.5, 0.5
+#: swresample's share of each position in a centre channel; others (LFE, heights) are left out.
+_SHARES = {
+    "FC": 1.0,
+    **dict.fromkeys(("FL", "FR", "FLC", "FRC"), _CLOSE),
+    **dict.fromkeys(("BL", "BR", "BC", "SL", "SR"), _AROUND),
+}
+#: FFmpeg's names for channels without a position.
+_NOWHERE = ("UNK", "UNSD", "NONE", "USR", "AMBI")
+#: Positions in Vorbis's order, by number of channels.
+_VORBIS = {
+    3: ("FL", "FC", "FR"),
+    4: ("FL", "FR", "BL", "BR"),
+    5: ("FL", "FC", "FR", "BL", "BR"),
+    6: ("FL", "FC", "FR", "BL", "BR", "LFE"),
+    7: ("FL", "FC", "FR", "SL", "SR", "BC", "LFE"),
+    8: ("FL", "FC", "FR", "SL", "SR", "BL", "BR", "LFE"),
+}
+#: A custom order as FFmpeg writes it: "3 channels (FC+FL+FR)".
+_ORDER = re.compile(r"\d+ channels \(([^)]*)\)")
+
+
+def weights_at(places: Sequence[str]) -> Weights | None:
+    """Weights of channels at these positions, in FFmpeg's words; their sum is at most 1, so that
+    the mix cannot exceed full scale. None: the plain mean."""
+    if len(places) < 3 or any(place.startswith(_NOWHERE) for place in places):
+        return None
+    shares = [_SHARES.get(place, 0.0) for place in places]
+    total = sum(shares)
+    return tuple(share / max(total, 1.0) for share in shares) if total else None
+
+
+def custom(name: str) -> tuple[str, ...]:
+    """The positions in the name of FFmpeg's layout if their order is unusual; empty if it is usual,
+    as in "5.1(side)"."""
+    order = _ORDER.fullmatch(name)
+    return tuple(order[1].split("+")) if order else ()
+
+
+def weights_of(layout: AudioLayout) -> Weights | None:
+    """Weights of an FFmpeg layout with the usual order; None: the plain mean."""
+    if layout.nb_channels < 3 or layout.name.endswith(" channels"):
+        return None
+    return weights_at([channel.name for channel in layout.channels])
+
+
+def of_ogg(head: bytes, channels: int) -> Weights | None:
+    """Weights from the first bytes of an Ogg file: Vorbis prescribes an order, which Opus shares if
+    its mapping family is 1 (RFC 7845, 5.1.1)."""
+    start = head.find(b"OpusHead")
+    if start >= 0 and head[start + 18 : start + 19] != b"\1":
+        return None
+    return weights_at(_VORBIS.get(channels, ()))

@@ -32,6 +32,7 @@ class Clip:
     header_seconds: float | None = None  # length of the recording by its header
     recording_bytes: int = 0  # encoded size of the whole recording
     pieces: tuple[Samples, ...] | None = None  # consecutive blocks, as decoded
+    #: Recording, first sample and end of a clip that is decoded each time it is read.
     source: tuple[Locator, int, int] | None = None
     recording_samples: int | None = None  # length of the recording; None: the clip is all of it
     faults: int | None = None  # in or before the clip, of its recording; None: unknown
@@ -62,20 +63,6 @@ class Clip:
         """A clip of consecutive blocks, float32 [n, channels]; at least one."""
         count, channels = sum(map(len, pieces)), pieces[0].shape[1]
         return cls(rate, channels, count, pieces=tuple(pieces), weights=weights)
-
-    @classmethod
-    def lazy(
-        cls,
-        locator: Locator,
-        start: int,
-        stop: int,
-        rate: int,
-        channels: int,
-        weights: Weights | None = None,
-    ) -> Clip:
-        """A clip that is decoded from the recording each time it is read."""
-        source = locator, start, stop
-        return cls(rate, channels, stop - start, source=source, weights=weights)
 
     def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
         """The same clip with data about its recording."""

@@ -13,7 +13,7 @@ named `.m4a` cannot make it open other files or addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,22 +48,12 @@ _FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
 #: each unexpected byte to stdout, and loses the last block of its own files of 8 or 24 bits; FFmpeg
 #: does not support them.
 _SDS = b"\xf0\x7e"
-
-
 _PACK = b"\x00\x00\x01\xba"  # start of a program stream
 
 #: The oddity of an Ogg file whose recorder was stopped, or that was cut between two pages.
 UNENDED = "its last page does not say that the stream ends there"
 
 BROKEN = (sf.SoundFileError, av.FFmpegError, OSError, ValueError, EOFError)
-
-
-def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
-    """Whether libsndfile sees no audio only because its size was never written."""
-    if decoder.header.frames:
-        return False
-    audio = promise(file)
-    return audio is not None and audio.unfinished
 
 
 def words_of(error: Exception) -> str:
@@ -209,7 +199,8 @@ def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) 
     if pages is not None:
         notes = [f"{pages.junk} bytes between its pages are no part of it"] if pages.junk else []
         notes += [UNENDED] if pages.unended else []
-        return Opened(_of_pages(file, size, pages), file, notes)
+        joined = len(pages.links) > 1
+        return Opened(Chained(file, pages) if joined else _opened(file, size, pages), file, notes)
     if after := uncounted(file):
         return _within(file, size, bare_frames.Edges(after=after), header_only, track)
     decoder = _unpaged(file, size, header_only, track)
@@ -240,17 +231,6 @@ def _unpaged(file: BinaryIO, size: int, header_only: bool, track: int | None) ->
     return _opened(file, size, None, track) if short is None else short
 
 
-def _of_pages(file: BinaryIO, size: int, pages: ogg_pages.Pages) -> Decoder:
-    if len(pages.links) == 1:
-        return _opened(file, size, pages)
-    links = [link for link in pages.links if link[1]]
-
-    def opened_link(part: BinaryIO, length: int) -> Decoder:
-        return _opened(part, length, ogg_pages.scan(part, length))
-
-    return Chained(file, links, opened_link)
-
-
 def _opened(
     file: BinaryIO, size: int, pages: ogg_pages.Pages | None, track: int | None = None
 ) -> Decoder:
@@ -263,14 +243,22 @@ def _opened(
         try:
             decoder = SoundFile(file, size)
             left_to_ffmpeg = decoder.header.format.startswith(_FFMPEGS_OWN)
-            if not left_to_ffmpeg and not _unfinished(decoder, file):
+            # It sees no audio in a file whose sizes were never written.
+            audio = None if decoder.header.frames else promise(file)
+            if not left_to_ffmpeg and not (audio and audio.unfinished):
                 return decoder
             decoder.close()
         except sf.SoundFileError as error:
             first = f"libsndfile: {str(error).rpartition(': ')[2].rstrip('.')}; "
     file.seek(0)
     try:
-        ffmpeg = _ffmpeg(file, size, pages.leaps if pages else {}, track)
+        try:
+            ffmpeg = FFmpeg(file, size, leaps=pages.leaps if pages else {}, track=track)
+        except av.InvalidDataError as error:
+            if EXTRA_BITS not in str(error):
+                raise
+            file.seek(0)
+            ffmpeg = FFmpeg(file, size, check=False, track=track)
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
         raise ItemError("unreadable", _why_closed(file, first, words_of(error))) from error
     if pages and pages.faults:
@@ -295,16 +283,6 @@ def _opened(
 
         return Suspect(ffmpeg, partial(mp3.lame_fault, file, size), lambda: ffmpeg.one_place, since)
     return ffmpeg
-
-
-def _ffmpeg(file: BinaryIO, size: int, leaps: Mapping[int, int], track: int | None) -> FFmpeg:
-    try:
-        return FFmpeg(file, size, leaps=leaps, track=track)
-    except av.InvalidDataError as error:
-        if EXTRA_BITS not in str(error):
-            raise
-        file.seek(0)
-        return FFmpeg(file, size, check=False, track=track)
 
 
 @undisturbed
@@ -341,28 +319,20 @@ def _is_ffmpegs_own(file: BinaryIO) -> bool:
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)
 
 
-# Joined Ogg files (chained streams): each is decoded by itself and converted to the first.
-
-
 class Chained(Decoder):
-    """Decodes links (offset, length) in order, converted to the rate and channels of the first one.
-    `opened` gives the decoder of a link."""
+    """Decodes joined Ogg files (chained streams), each by itself, converted to the rate and
+    channels of the first."""
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        links: Sequence[tuple[int, int]],
-        opened: Callable[[BinaryIO, int], Decoder],
-    ) -> None:
-        self._file, self._links, self._opened = file, links, opened
+    def __init__(self, file: BinaryIO, pages: ogg_pages.Pages) -> None:
+        self._file, self._links = file, [link for link in pages.links if link[1]]
         self.faults: list[Fault] = []
         self._current = self._open(0)
-        first = self._current.header
-        self.header = replace(first, frames=None)
+        self.header = replace(self._current.header, frames=None)
 
     def _open(self, index: int) -> Decoder:
         offset, length = self._links[index]
-        return self._opened(Window(self._file, offset, length), length)  # type: ignore[arg-type]
+        part = cast(BinaryIO, Window(self._file, offset, length))
+        return _opened(part, length, ogg_pages.scan(part, length))
 
     def read(self, frames: int) -> Iterator[Samples]:
         rate, channels = self.header.rate, self.header.channels
@@ -371,8 +341,7 @@ class Chained(Decoder):
             if index:
                 self._current.close()
                 self._current = self._open(index)
-            header = self._current.header
-            start = position
+            header, start = self._current.header, position
             form = header.rate, header.channels
             same = form == (rate, channels)
             converter = None if same else PartConverter(*form, rate, channels, header.weights)

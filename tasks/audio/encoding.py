@@ -18,11 +18,7 @@ from .decoders import BROKEN
 MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
 MP3_LEAST = 64_000  # bit/s
 #: Least and most bit/s from each sample rate on: MPEG 1, 2 and 2.5 (ISO/IEC 11172-3, 13818-3).
-_MP3_BIT_RATES = {
-    32_000: (32_000, 320_000),
-    16_000: (8_000, 160_000),
-    0: (8_000, 64_000),
-}
+_MP3_BIT_RATES = {32_000: (32_000, 320_000), 16_000: (8_000, 160_000), 0: (8_000, 64_000)}
 OPUS_RATES = {8000, 12000, 16000, 24000, 48000}  # Hz
 #: Samples that encoders put before a clip and files mark to be skipped: libopus 6.5 ms, counted at
 #: Ogg's 48 kHz (RFC 7845, 5.1), LAME at the clip's rate.
@@ -55,15 +51,8 @@ def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000) -> bytes:
     level = min(max((most - bit_rate) / (most - least), 0.0), 0.999)
     memory = io.BytesIO()
     samples = np.ascontiguousarray(pcm, dtype=np.int16)
-    sf.write(
-        memory,
-        samples,
-        rate,
-        "MPEG_LAYER_III",
-        format="MP3",
-        bitrate_mode="CONSTANT",
-        compression_level=level,
-    )
+    options = {"bitrate_mode": "CONSTANT", "compression_level": level}
+    sf.write(memory, samples, rate, "MPEG_LAYER_III", format="MP3", **options)
     return memory.getvalue()
 
 
@@ -78,7 +67,7 @@ def write_small_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int) -> bytes:
         options = {"compression_level": "9"}
         stream = out.add_stream("libmp3lame", rate=rate, layout="mono", options=options)
         stream.codec_context.format, stream.bit_rate = "s16p", bit_rate
-        _encode(out, stream, pcm, rate)
+        encode(out, stream, pcm, rate)
     return memory.getvalue()
 
 
@@ -91,18 +80,17 @@ def write_opus_bytes(pcm: Int16s, rate: int, bit_rate: int = 32_000) -> bytes:
     """
     memory = io.BytesIO()
     page = len(pcm) * 1_000_000 // rate // 3 // OPUS_PACKET * OPUS_PACKET
-    options = {
-        "fflags": "+bitexact",
-        "page_duration": str(min(max(page, OPUS_PACKET), OPUS_PAGE)),
-    }
+    page = min(max(page, OPUS_PACKET), OPUS_PAGE)
+    options = {"fflags": "+bitexact", "page_duration": str(page)}
     with av.open(memory, "w", format="ogg", options=options) as out:
         stream = out.add_stream("libopus", rate=rate, layout="mono")
         stream.bit_rate = bit_rate
-        _encode(out, stream, pcm, rate)
+        encode(out, stream, pcm, rate)
     return memory.getvalue()
 
 
-def _encode(out: OutputContainer, stream: AudioStream, pcm: Int16s, rate: int) -> None:
+def encode(out: OutputContainer, stream: AudioStream, pcm: Int16s, rate: int) -> None:
+    """Write mono int16 as the one stream of a container."""
     samples = np.ascontiguousarray(pcm, dtype=np.int16)[None]
     frame = av.AudioFrame.from_ndarray(samples, stream.format.name, "mono")
     frame.sample_rate, frame.pts = rate, 0

@@ -25,7 +25,7 @@ from ..base.errors import ItemError
 from ..recording.container import undisturbed
 from ..recording.faults import Fault
 from ..recording.tracks import NOT_READ, SUBTITLES
-from . import layouts
+from . import channels
 from .blocks import energy
 from .damage import adts, edits, matroska
 from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
@@ -34,15 +34,7 @@ from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
 from .damage.promise import is_joined, told_end
 from .frames import Assembler, grid
 from .packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
-from .types import (
-    AGAIN,
-    FRAMES_PER_BYTE,
-    Decoder,
-    Header,
-    Nameless,
-    Samples,
-    Weights,
-)
+from .types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FORMATS = (
@@ -299,12 +291,10 @@ def _notes_of_film(container: InputContainer, start: float) -> Iterator[str]:
 def _outside(frames: Frames, empty: Sequence[edits.Span]) -> Frames:
     """The frames, without those in empty edits."""
     for frame, gap in frames:
-        middle = (
-            None
-            if frame is None or frame.time is None
-            else (frame.time + frame.samples / frame.sample_rate / 2)
-        )
-        if middle is None or not any(start <= middle < end for start, end in empty):
+        middle = -1.0
+        if frame is not None and frame.time is not None:
+            middle = frame.time + frame.samples / frame.sample_rate / 2
+        if not any(start <= middle < end for start, end in empty):
             yield frame, gap
 
 
@@ -320,7 +310,7 @@ def weights_in(file: BinaryIO) -> Weights | None:
         with open_container(file) as container:
             context = audio_stream(container, check=False).codec_context
             custom = _number_channels(context)
-            return layouts.weights(custom) or layouts.weights_of(context.layout)
+            return channels.weights_at(custom) or channels.weights_of(context.layout)
     except (av.FFmpegError, ValueError, ItemError):
         return None
 
@@ -398,26 +388,27 @@ def header_of(
     """
     context = stream.codec_context
     layout = first.layout if first is not None else context.layout
-    header = Header(
-        first.sample_rate if first is not None else context.sample_rate,
-        layout.nb_channels,
-        _promised_frames(stream, first, size),
-        f"{name}/{_codec(name, context)}".lower(),
-        "av",
-        layouts.weights(custom)
-        if len(custom) == layout.nb_channels
-        else layouts.weights_of(layout),
-    )
-    if not (header.rate > 0 and header.channels > 0):
+    rate = first.sample_rate if first is not None else context.sample_rate
+    if not (rate > 0 and layout.nb_channels > 0):
         raise ItemError("unreadable", f"no frame of it can be decoded; {AGAIN}")
-    return header
+    promised = None
+    if first is not None and stream.duration is not None and stream.time_base is not None:
+        frames = round(stream.duration * stream.time_base * first.sample_rate)
+        promised = frames if 0 < frames <= size * FRAMES_PER_BYTE else None
+    # Of a FLAC file its sample format, in libsndfile's words: `duplicate` prefers 24 bits to 16.
+    info = info_in(STREAMINFO + bytes(context.extradata or b"")) if name == "flac" else None
+    codec = context.name if info is None else info.kind
+    in_order = len(custom) == layout.nb_channels
+    weights = channels.weights_at(custom) if in_order else channels.weights_of(layout)
+    form = f"{name}/{codec}".lower()
+    return Header(rate, layout.nb_channels, promised, form, "av", weights)
 
 
 def _number_channels(context: AudioCodecContext) -> tuple[str, ...]:
     """Replace an unusual channel order by plain numbers, and return it: PyAV frees the list of such
     an order once for each copy of it, which crashes the process."""
     layout = context.layout
-    custom = layouts.custom(layout.name)
+    custom = channels.custom(layout.name)
     if custom:
         _KEPT.append(layout)
         context.layout = f"{layout.nb_channels} channels"
@@ -431,20 +422,6 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
     raise PermissionError(f"a recording may not open other files: {url}")
 
 
-def _codec(container: str, context: AudioCodecContext) -> str:
-    """The codec's name; for a FLAC file its sample format, in libsndfile's words, because
-    `duplicate` prefers 24 bits to 16."""
-    info = info_in(STREAMINFO + bytes(context.extradata or b"")) if container == "flac" else None
-    return context.name if info is None else info.kind
-
-
-def _promised_frames(stream: AudioStream, first: av.AudioFrame | None, size: int) -> int | None:
-    if first is None or stream.duration is None or stream.time_base is None:
-        return None
-    frames = round(stream.duration * stream.time_base * first.sample_rate)
-    return frames if 0 < frames <= size * FRAMES_PER_BYTE else None
-
-
 # Chooses among several audio tracks: the one flagged as default, or the first, unless it is silent;
 # then the next that is not.
 
@@ -455,7 +432,7 @@ def chosen_track(container: InputContainer) -> int:
     """Number of the track, from 0. Reads the container to its end if tracks are silent."""
     streams = container.streams.audio
     playable = [n for n, stream in enumerate(streams) if stream.codec_context is not None]
-    order = sorted(playable, key=lambda track: not _is_default(streams[track]))
+    order = sorted(playable, key=lambda n: not streams[n].disposition & Disposition.default)
     if not order:
         return 0
     track_at = {streams[track].index: track for track in order}
@@ -471,18 +448,13 @@ def chosen_track(container: InputContainer) -> int:
     return next((track for track in order if track in heard), order[0])
 
 
-def _is_default(stream: AudioStream) -> bool:
-    return bool(stream.disposition & Disposition.default)
-
-
 def _sounds(packet: Packet[Stream]) -> bool:
     try:
         frames = cast("Packet[AudioStream]", packet).decode()
     except av.FFmpegError:
         return False
-    return any(
-        bool((np.abs(grid(frame, frame.layout.nb_channels)) > SILENT).any()) for frame in frames
-    )
+    samples = (grid(frame, frame.layout.nb_channels) for frame in frames)
+    return any(bool((np.abs(block) > SILENT).any()) for block in samples)
 
 
 def tracks_not_read(container: InputContainer, track: int) -> list[str]:

@@ -11,8 +11,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from .channels import mean
-from .layouts import weights_of
+from .channels import mean, weights_of
 from .types import Samples, Weights
 
 #: PyAV finds the last plane by what follows the planes, which is undefined from eight on.

@@ -10,7 +10,7 @@ import soundfile as sf
 
 from ..recording.container import undisturbed
 from ..recording.faults import Fault
-from . import ffmpeg, layouts
+from . import channels, ffmpeg
 from .types import FRAMES_PER_BYTE, Header, Nameless, Samples, Weights
 
 RETRY_FRAMES = 1024  # per block when the part before a break is read again: most samples lost
@@ -32,18 +32,10 @@ class SoundFile:
         # inexact, and we do not need it.
         self._seek = info.seek
         info.seekable = lambda: False
-        frames: int | None = info.frames
-        if info.frames < 0 or info.frames > size * FRAMES_PER_BYTE:
-            frames = None
+        frames = info.frames if 0 <= info.frames <= size * FRAMES_PER_BYTE else None
         name = f"{info.format}/{info.subtype}".lower()
-        self.header = Header(
-            info.samplerate,
-            info.channels,
-            frames,
-            name,
-            "soundfile",
-            _weights(file, info.channels) if info.channels > 2 else None,
-        )
+        weights = _weights(file, info.channels) if info.channels > 2 else None
+        self.header = Header(info.samplerate, info.channels, frames, name, "soundfile", weights)
         self._exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
 
     def _open(self) -> sf.SoundFile:
@@ -90,10 +82,10 @@ class SoundFile:
 
 
 @undisturbed
-def _weights(file: BinaryIO, channels: int) -> Weights | None:
+def _weights(file: BinaryIO, count: int) -> Weights | None:
     file.seek(0)
     head = file.read(_HEAD)
     if head.startswith(b"OggS"):  # libsndfile keeps the codec's order
-        return layouts.of_ogg(head, channels)
+        return channels.of_ogg(head, count)
     weights = ffmpeg.weights_in(file)
-    return weights if weights is not None and len(weights) == channels else None
+    return weights if weights is not None and len(weights) == count else None

@@ -53,7 +53,9 @@ class Stream:
                 raise item_error(failed) from failed
             raise
         try:
-            self.header = _heard(self._decoder.header, locator)
+            header, only = self._decoder.header, locator.or_only
+            asked = None if only and header.channels == 1 else locator.channels
+            self.header = header if asked is None else picked(header, *asked)
         except ItemError:
             self.close()
             raise
@@ -162,7 +164,7 @@ class Stream:
         elif audio.half_frame:
             self.notes.append(f"its last frame has {audio.half_frame} of {audio.frame} bytes")
 
-    def listened(self) -> Listened | Unleaked:
+    def listened(self) -> Listened:
         """A new converter of the blocks for detectors."""
         return Listened(self.weights) if self.beside is None else Unleaked(self.beside)
 
@@ -187,15 +189,9 @@ class Stream:
         self.close()
 
 
-def _heard(header: Header, locator: Locator) -> Header:
-    """The header of the requested channels. ItemError `unreadable` if one is missing."""
-    if locator.channels is None or (locator.or_only and header.channels == 1):
-        return header
-    return picked(header, *locator.channels)
-
-
 def picked(header: Header, *channels: int) -> Header:
-    """The header of these channels, in order, of a file with `header`."""
+    """The header of these channels, in order, of a file with `header`. ItemError `unreadable` if
+    one is missing."""
     if channels == (*range(header.channels),):
         return header
     if lacking := [number for number in channels if number >= header.channels]:

@@ -8,6 +8,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from .. import storage
+from ..base import schema
 from ..base.schema import UTTERANCES_FILE, ClipRow
 from ..storage import tables, write_atomic
 from . import OutputShard
@@ -36,16 +37,22 @@ def by_folder(shards: Sequence[OutputShard]) -> dict[str, list[OutputShard]]:
 
 
 def write(shards: Sequence[OutputShard], home: Path) -> None:
+    """The list of each folder."""
     for folder, members in by_folder(shards).items():
-        lines = "".join(f"{shard.path}\n" for shard in members)
-        write_atomic(home / folder / NAME, lines.encode())
+        paths = "".join(f"{shard.path}\n" for shard in members)
+        write_atomic(home / folder / NAME, paths.encode())
 
 
-def read(home: Path, use: str, split: str) -> list[str]:
-    """Lines of the lists of a split; of all splits for `*`."""
-    paths = sorted(home.glob(f"{use}/{split}/{NAME}"))
+def lines(home: Path, pattern: str) -> list[str]:
+    """The lines of the files in a version that match a pattern."""
     # Not `splitlines`: a text may contain U+2028.
-    return [line for path in paths for line in path.read_text("utf-8").split("\n") if line]
+    files = (path.read_text("utf-8").split("\n") for path in sorted(home.glob(pattern)))
+    return [line for all_lines in files for line in all_lines if line]
+
+
+def published(home: Path) -> list[str]:
+    """The columns of a version that `package.publish` names."""
+    return schema.published(tables.schema(home / UTTERANCES_FILE))
 
 
 def clips(
@@ -54,24 +61,21 @@ def clips(
     """Each split with the path and row of each clip, for a format that has a file for each clip.
     The shards of a split follow one another."""
     for split, part in groupby(stream(shards, home, columns), lambda pair: pair[0].split):
-        yield (
-            split,
-            chain.from_iterable(zip(shard.files, rows, strict=True) for shard, rows in part),
-        )
+        pairs = (zip(shard.files, rows, strict=True) for shard, rows in part)
+        yield split, chain.from_iterable(pairs)
 
 
 def prefixed(use: str, home: Path, split: str, head: str) -> list[str]:
     """`listing` of a format whose lists hold paths alone."""
-    return [under(head, line) for line in read(home, use, split)]
+    return [under(head, line) for line in lines(home, f"{use}/{split}/{NAME}")]
 
 
 def folders(use: str, mark: str, home: Path, split: str, head: str) -> list[str]:
     """`listing` of a format whose reader takes a folder: that of each split, which has a file
     `mark`."""
-    marks = (
-        path.relative_to(home).as_posix() for path in sorted(home.glob(f"{use}/{split}/{mark}"))
-    )
-    return [under(head, path.removesuffix(f"/{mark}")) for path in marks]
+    marks = sorted(home.glob(f"{use}/{split}/{mark}"))
+    paths = (path.relative_to(home).as_posix() for path in marks)
+    return [under(head, path.removesuffix(f"/{mark}")) for path in paths]
 
 
 def under(head: str, path: str) -> str:
@@ -94,12 +98,10 @@ def stream(
         yield shard, [next(rows) for _ in range(shard.clips)]
 
 
-# The header by which Hugging Face's `datasets` finds the splits of a folder.
-
-
 def write_splits(shards: Sequence[OutputShard], folder: Path, pattern: str) -> None:
-    """`folder/README.md`; `pattern`: the files of a `{split}`."""
-    lines = ["---", "configs:", "- config_name: default", "  data_files:"]
+    """`folder/README.md`, whose header names the splits to Hugging Face's `datasets`; `pattern`:
+    the files of a `{split}`."""
+    head = ["---", "configs:", "- config_name: default", "  data_files:"]
     for split in dict.fromkeys(shard.split for shard in shards):
-        lines += [f'  - split: "{split}"', f'    path: "{pattern.format(split=split)}"']
-    write_atomic(folder / "README.md", "\n".join([*lines, "---", ""]).encode())
+        head += [f'  - split: "{split}"', f'    path: "{pattern.format(split=split)}"']
+    write_atomic(folder / "README.md", "\n".join([*head, "---", ""]).encode())

@@ -13,30 +13,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..base.arrays import Int64s
 from ..base.errors import ConfigError
 from ..base.schema import AnyRow, ClipRow
 from ..storage import hashed
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _table
 
 _FACTS = (
     *("source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text_source", "language", "speaker"),
 )
-COLUMNS = (
-    *("id", "text", *_FACTS, "sha256", _clips.ENHANCED, *_measures.NAMES),
-    _free.LABELS,
-)
+COLUMNS = ("id", "text", *_FACTS, "sha256", "sha256_enhanced", *_table.MEASURES, "labels")
 #: Bytes of samples in a file: offsets have 32 bits, and a lossy clip may exceed its samples.
 LARGEST = 1 << 30
 _NUMBER = np.dtype("<u4")
-_TEXTS = {"id": "str", "text": "str"}
 _SNIPPET = """\
 import io
 
@@ -59,7 +53,8 @@ def snippet(package: str, place: str) -> tuple[str, str]:
 
 def fields(columns: Collection[str]) -> dict[str, str]:
     """The fields of a sample and their types, in order, for rows with `columns`."""
-    return {**dict.fromkeys(_clips.names(columns), "bytes"), "facts": "json", **_TEXTS}
+    audio = dict.fromkeys(_clips.names(columns), "bytes")
+    return {**audio, "facts": "json", "id": "str", "text": "str"}
 
 
 def refuse_too_large(use: str, rows: pa.Table) -> None:
@@ -100,7 +95,7 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
     columns: AnyRow = row
     facts = {name: columns[name] for name in _FACTS}
     facts["seconds"] = _clips.duration(row["num_samples"], row["sample_rate"])
-    facts |= _measures.of_row(columns) | _free.labels(columns) | _free.published(columns)
+    facts |= _table.measures(columns) | _clips.labels(columns) | _clips.published(columns)
     described = json.dumps(facts, ensure_ascii=False, allow_nan=False)
     return described.encode(), row["id"].encode(), row["text"].encode()
 
@@ -122,29 +117,25 @@ def check(
 ) -> list[str]:
     """Faults of offsets, header, order, all fields and the decoded PCM."""
     faults: list[str] = []
-    sizes: list[Int64s] = []
+    sizes: list[list[int]] = []
     with (out.home / shard.path).open("rb") as file:
         front = file.read(_NUMBER.itemsize * (len(rows) + 2) + len(header))
         for row in rows:
             clips = _clips.rows_of(row)
-            size = _numbers(file, len(clips) + len(_told(row)))
+            told, place = _told(row), f"{shard.path}: {row['id']}"
+            count = len(clips) + len(told)
+            # ValueError at the end of the file.
+            size = np.frombuffer(file.read(_NUMBER.itemsize * count), _NUMBER, count).tolist()
             parts = [file.read(length) for length in size]
-            place = f"{shard.path}: {row['id']}"
             for clip, data in zip(clips, parts, strict=False):
                 faults += _clips.faults(clip, place, data, settings.encoding)
-            if tuple(parts[len(clips) :]) != _told(row):
+            if tuple(parts[len(clips) :]) != told:
                 faults.append(f"{place} differs from its row")
             sizes.append(size)
             if faults:
                 return faults
         if file.read(1):
             faults.append(f"{shard.path} has bytes after its last clip")
-    if front != _front([size.tolist() for size in sizes], header):
+    if front != _front(sizes, header):
         faults.append(f"{shard.path} does not say where its clips are")
     return faults + out.changed(shard.path)
-
-
-def _numbers(file: BinaryIO, count: int) -> Int64s:
-    """The next `count` numbers. Raises ValueError at the end of the file."""
-    data = file.read(_NUMBER.itemsize * count)
-    return np.frombuffer(data, _NUMBER, count).astype(np.int64)

@@ -1,20 +1,39 @@
-"""Formats that are tables: the columns beside the audio, and the rows of a row group."""
+"""Formats that are tables: the columns beside the audio, and the rows of a row group; and a clip's
+measures, by which a trainer filters or weighs. This module imports every plug-in that measures."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 import pyarrow as pa
 
-from ..base.schema import CLIP_TURN, AnyRow, ClipRow
-from . import ReadPcm, Rows, _clips, _free, _measures, _tracks
+from .. import plugins
+from ..base import shelves
+from ..base.schema import CLIP_TURN, UTTERANCES, AnyRow, ClipRow
+from ..shard_store import enhanced
+from . import ReadPcm, Rows, _clips
 
+_TRANSCRIPT = (
+    *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
+    *("words", "word_errors", "chars", "char_errors"),
+    *("speech_seconds", "speech_after_text", "words_per_speech_second", "language_vote"),
+)
+_OF_SHELVES = {
+    column
+    for shelf in plugins.MEASURING
+    for name in shelves.names(shelf)
+    for column in plugins.columns(shelf, name)
+}
+_OF_SHELVES |= {enhanced.after(column) for column in plugins.columns("filters", "dnsmos")}
+#: All measures of the built-in plug-ins, except the duration at the native rate: readers take a
+#: column of that name for the clip's own. Measures of other plug-ins are not included. Where some
+#: clips are enhanced, `audio_is` says which audio is packaged, and so which measures are its own.
+MEASURES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}), "audio_is")
 #: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
 TOLD = ("id", *SPOKEN, *ORIGIN)
-COLUMNS = (*TOLD, *_clips.COLUMNS, _clips.ENHANCED, *_measures.NAMES, _free.LABELS)
+COLUMNS = (*TOLD, *_clips.COLUMNS, "sha256_enhanced", *MEASURES, "labels")
 #: `datasets` has no maps, nor has the layout of files that `lance` writes. A list's field is read
 #: back under Parquet's name for it.
 LABELS = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))
@@ -26,15 +45,18 @@ GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
 def kinds(
     columns: Collection[str],
     clips: Mapping[str, pa.DataType],
-    annotations: Mapping[str, pa.DataType] = MappingProxyType({}),
+    annotations: Mapping[str, pa.DataType],
 ) -> dict[str, pa.DataType]:
     """Columns of a table and their types, from those of the rows, of the audio, and of what
     `package.publish` names."""
-    taken = [name for name in _measures.NAMES if name in columns]
+    taken = [name for name in MEASURES if name in columns]
     types = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
     types["duration"] = pa.float64()
-    types |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
-    types |= {_free.LABELS: LABELS} if _free.LABELS in columns else {}
+    for name in (*ORIGIN, *taken):
+        index = UTTERANCES.get_field_index(name)
+        other = pa.string() if name == "audio_is" else pa.float64()
+        types[name] = UTTERANCES.field(index).type if index >= 0 else other
+    types |= {"labels": LABELS} if "labels" in columns else {}
     return types | {name: _stored(kind) for name, kind in annotations.items()}
 
 
@@ -52,31 +74,26 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def facts(row: ClipRow, tracks: _tracks.Tracks = "mix") -> AnyRow:
+def measures(row: AnyRow) -> dict[str, object]:
+    """The measures that the row has."""
+    return {name: row[name] for name in MEASURES if name in row}
+
+
+def facts(row: ClipRow, tracks: _clips.Tracks = "mix") -> AnyRow:
     """All columns of a row but those of audio; `duration` in s. Of two tracks, with the turns."""
     columns: AnyRow = row
-    return {
-        **{name: columns[name] for name in TOLD},
-        "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
-        **_measures.of_row(columns),
-        **_labels(row),
-        **_free.published(columns),
-        **({} if tracks == "mix" else {_free.TURNS: _turns(row, tracks)}),
-    }
-
-
-def _turns(row: ClipRow, tracks: _tracks.Tracks) -> list[AnyRow] | None:
-    if row.get("turns") is None:
-        return None
-    turns: list[AnyRow] = [{**turn} for turn in _tracks.turns(row, tracks)]
-    return [{field.name: turn[field.name] for field in CLIP_TURN} for turn in turns]
-
-
-def _labels(row: ClipRow) -> AnyRow:
-    if _free.LABELS not in row:
-        return {}
-    labels = [{"name": name, "value": value} for name, value in row["labels"] or ()]
-    return {_free.LABELS: labels or None}
+    entries = {name: columns[name] for name in TOLD}
+    entries["duration"] = _clips.duration(row["num_samples"], row["sample_rate"])
+    entries |= measures(columns)
+    if "labels" in row:
+        pairs = [{"name": name, "value": value} for name, value in row["labels"] or ()]
+        entries["labels"] = pairs or None
+    entries |= _clips.published(columns)
+    if tracks != "mix":
+        turns: list[AnyRow] = [{**turn} for turn in _clips.turns(row, tracks)]
+        cut = [{field.name: turn[field.name] for field in CLIP_TURN} for turn in turns]
+        entries["turns"] = None if row.get("turns") is None else cut
+    return entries
 
 
 def audio(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> dict[str, bytes]:

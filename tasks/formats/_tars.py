@@ -20,8 +20,6 @@ from ..base.schema import ClipRow
 from ..storage.atomic import HashedFile
 from . import Output, ReadPcm, Rows, _clips
 
-Data = bytes | memoryview
-
 BLOCK = 512
 RECORD = 20 * BLOCK  # a tar's length is a multiple of it
 LONGEST_NAME = 100  # bytes
@@ -48,17 +46,13 @@ class Tar:
     def __init__(self, out: Output, path: str) -> None:
         self._path, self._hashes = path, out.hashes
         self._raw = out.create(path)
-        self._file = HashedFile(self._raw)
+        self.file = HashedFile(self._raw)
 
-    def tell(self) -> int:
-        """Where the next member begins."""
-        return self._file.size
-
-    def add(self, name: str, *parts: Data) -> None:
+    def add(self, name: str, *parts: bytes | memoryview) -> None:
         """Add a member whose data are these buffers, one after the other."""
         size = sum(map(len, parts))
         for part in (header(name, size), *parts, _ZEROS[: -size % BLOCK]):
-            self._file.write(part)
+            self.file.write(part)
 
     def __enter__(self) -> Tar:
         return self
@@ -67,8 +61,8 @@ class Tar:
         with self._raw:
             if kind is None:
                 end = 2 * BLOCK
-                self._file.write(bytes(end + -(self._file.size + end) % RECORD))
-                self._hashes[self._path] = (self._file.sha.hexdigest(), self._file.size)
+                self.file.write(bytes(end + -(self.file.size + end) % RECORD))
+                self._hashes[self._path] = (self.file.sha.hexdigest(), self.file.size)
 
 
 def header(name: str, size: int) -> bytes:
@@ -105,7 +99,7 @@ def write(
                     tar.add(name, content)
                 else:
                     tar.add(name, *_clips.parts(content, pcm, encoding))
-            edges.append(tar.tell())
+            edges.append(tar.file.size)
     return edges
 
 

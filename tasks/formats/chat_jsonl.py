@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from string import Formatter
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 from pydantic import model_validator
@@ -37,10 +37,10 @@ from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow, ClipTurnRow
 from ..settings import Threshold
 from ..storage import long_columns, tables, write_atomic
-from . import OutputShard, _clips, _lists, _wavs
+from . import OutputShard, _clips, _lists
 
 VERSION = 1
-COLUMNS = _wavs.COLUMNS
+COLUMNS = _clips.FILE_COLUMNS
 LISTS = (".jsonl",)
 ORDER = ("recording", "start", "end", "id")
 BATCH = 4096  # rows
@@ -51,16 +51,29 @@ PROMPTS = {
     "translation": "Translate the speech into the language {second_language}.",
     "speaker_count": "How many people speak in the audio? Answer with a number.",
 }
+ANSWERS = {
+    **{"asr": "{text}", "dialogue": "{turns}", "translation": "{second_text}"},
+    "speaker_count": "{speakers}",
+}
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 #: What both trainers read as the place of audio, an image or a film, anywhere in a text.
 _PLACE = re.compile(r"<(?=(?:audio|image|video)>)")
 
 Task = Literal["asr", "caption", "dialogue", "translation", "speaker_count"]
+Run = list[tuple[str, ClipRow]]  # clips that follow one another, with their paths
 #: How each profile's trainer reads the files.
 TRAINERS = {
     "ms_swift": "ms-swift: swift sft --dataset THAT_LIST",
     "llama_factory": "LLaMA-Factory: dataset_dir chat_jsonl, media_dir chat_jsonl, dataset {split}",
     "qwen_audio": "Qwen2-Audio: processor.apply_chat_template(line['messages']) for each line",
+}
+DESCRIBED = {
+    "formatting": "sharegpt",
+    "columns": {"messages": "messages", "audios": "audios"},
+    "tags": {
+        **{"role_tag": "role", "content_tag": "content"},
+        **{"user_tag": "user", "assistant_tag": "assistant"},
+    },
 }
 
 
@@ -126,28 +139,21 @@ class Question(NamedTuple):
 
 
 def _shown(value: object) -> str:
+    """A column's value; turns that have words, a line each; who speaks first is S1."""
     if isinstance(value, float):
         return f"{value:g}"
-    if isinstance(value, list):
-        return _dialogue(value)
-    return "" if value is None else str(value)
-
-
-def _dialogue(turns: Sequence[ClipTurnRow]) -> str:
-    """The turns of a clip that have words, a line each; who speaks first is S1."""
+    if not isinstance(value, list):
+        return "" if value is None else str(value)
     numbers: dict[int, int] = {}
-    lines = [
-        f"S{numbers.setdefault(turn['number'], len(numbers) + 1)}: {turn['text']}"
-        for turn in turns
-        if turn["text"]
-    ]
+    turns: list[ClipTurnRow] = [turn for turn in value if turn["text"]]
+    lines = (
+        f"S{numbers.setdefault(turn['number'], len(numbers) + 1)}: {turn['text']}" for turn in turns
+    )
     return "\n".join(lines)
 
 
 def _questions(settings: Settings) -> list[Question]:
-    answers = {"asr": "{text}", "caption": settings.caption}
-    answers |= {"dialogue": "{turns}", "speaker_count": "{speakers}"}
-    answers |= {"translation": "{second_text}"}
+    answers = {"caption": settings.caption, **ANSWERS}
     prompts = PROMPTS | settings.prompts
     return [Question(prompts[task], answers[task]) for task in settings.tasks]
 
@@ -157,52 +163,41 @@ def snippet(settings: Settings) -> tuple[str, str]:
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    return _wavs.files("chat_jsonl", split, number, rows, settings.audio)
+    return _clips.files(f"chat_jsonl/{split}/wav", number, rows, settings.audio)
 
 
 def needs(settings: Settings) -> list[str]:
-    """Columns that the questions and answers name."""
-    named = (name for question in _questions(settings) for name in question.columns)
-    return [*dict.fromkeys(named)]
+    return [*dict.fromkeys(name for one in _questions(settings) for name in one.columns)]
 
 
 check_weights = _clips.check_weights
-write, check = _wavs.write, _wavs.check
+write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The lines of each split."""
-    questions, asked = _questions(settings), dict.fromkeys(needs(settings))
-    root = home / "chat_jsonl"
-    clips = _in_time(shards, home, [*asked]) if settings.turns > 1 else _each(shards, home, asked)
-    splits = []
-    for split, runs in clips:
-        splits.append(split)
+    questions, asked, root = _questions(settings), needs(settings), home / "chat_jsonl"
+    if settings.turns > 1:
+        runs_of_splits = _in_time(shards, home, asked)
+    else:
+        alone = _lists.clips(shards, home, [*dict.fromkeys(("id", *asked))])
+        runs_of_splits = ((split, ([clip] for clip in clips)) for split, clips in alone)
+    described: JsonObject = {}  # how LLaMA-Factory reads the file of each split
+    for split, runs in runs_of_splits:
+        described[split] = {"file_name": f"{split}.jsonl", **DESCRIBED}
         with (root / f"{split}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
             for run in runs:
-                _write_lines(run, questions, settings, file)
+                file.writelines(_lines(run, questions, settings))
     if settings.profile == "llama_factory":
-        described = json.dumps({split: _described(split) for split in splits}, indent=1)
-        write_atomic(root / "dataset_info.json", f"{described}\n".encode())
-
-
-Run = list[tuple[str, ClipRow]]  # clips that follow one another, with their paths
-
-
-def _each(
-    shards: Sequence[OutputShard], home: Path, asked: dict[str, None]
-) -> Iterator[tuple[str, Iterator[Run]]]:
-    """Each split, every clip on its own."""
-    columns = [*dict.fromkeys(("id", *asked))]
-    for split, clips in _lists.clips(shards, home, columns):
-        yield split, ([clip] for clip in clips)
+        entries = json.dumps(described, indent=1)
+        write_atomic(root / "dataset_info.json", f"{entries}\n".encode())
 
 
 def _in_time(
     shards: Sequence[OutputShard], home: Path, asked: list[str]
 ) -> Iterator[tuple[str, Iterator[Run]]]:
-    """Each split, with runs of the clips of a recording in order of time. Holds the `asked` columns
-    of all clips in memory."""
+    """Each split, with the clips of each recording in order of time. Holds the `asked` columns of
+    all clips in memory."""
     table = tables.read(home / UTTERANCES_FILE, columns=[*dict.fromkeys((*ORDER, *asked))])
     paths = pa.array([path for shard in shards for path in shard.files], pa.large_string())
     table = table.append_column("path", paths)
@@ -211,18 +206,14 @@ def _in_time(
         count = sum(shard.clips for shard in members)
         part, start = table.slice(start, count), start + count
         order = part.select(ORDER).append_column("row", pa.array(range(count)))
-        rows = order.sort_by([(name, "ascending") for name in ORDER])["row"].to_numpy()
-        yield split, _runs(long_columns.take(part, rows))
+        places = order.sort_by([(name, "ascending") for name in ORDER])["row"].to_numpy()
+        batches = long_columns.take(part, places).to_batches(max_chunksize=BATCH)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        recordings = groupby(rows, lambda row: row["recording"])
+        yield split, ([(row["path"], row) for row in clips] for _, clips in recordings)
 
 
-def _runs(table: pa.Table) -> Iterator[Run]:
-    """The clips of each recording."""
-    rows = (row for batch in table.to_batches(max_chunksize=BATCH) for row in batch.to_pylist())
-    for _, clips in groupby(rows, lambda row: row["recording"]):
-        yield [(row["path"], row) for row in clips]
-
-
-def _write_lines(run: Run, questions: list[Question], settings: Settings, file: TextIO) -> None:
+def _lines(run: Run, questions: list[Question], settings: Settings) -> Iterator[str]:
     for question in questions:
         turns: list[tuple[str, str, str]] = []
         end = 0.0
@@ -230,55 +221,38 @@ def _write_lines(run: Run, questions: list[Question], settings: Settings, file: 
             asked = question.prompt_and_answer(row)
             pause = settings.turns > 1 and row["start"] - end > settings.max_gap
             if turns and (pause or asked is None or len(turns) == settings.turns):
-                file.write(_line(turns, settings.profile))
+                yield _line(turns, settings.profile)
                 turns = []
             if asked is not None:
                 turns.append((path.removeprefix("chat_jsonl/"), *asked))
             end = row["end"] if settings.turns > 1 else 0.0
         if turns:
-            file.write(_line(turns, settings.profile))
+            yield _line(turns, settings.profile)
 
 
 def _line(turns: list[tuple[str, str, str]], profile: str) -> str:
     messages: list[JsonObject] = []
     for path, prompt, answer in turns:
-        asked = _PLACE.sub("< ", prompt)
-        content: object = f"<audio>{asked}"
         if profile == "qwen_audio":
             audio = {"type": "audio", "audio_url": path}
-            content = [audio, {"type": "text", "text": prompt}]
-        reply = answer if profile == "qwen_audio" else _PLACE.sub("< ", answer)
-        messages += [{"role": "user", "content": content}, {"role": "assistant", "content": reply}]
+            content: object = [audio, {"type": "text", "text": prompt}]
+        else:
+            content, answer = "<audio>" + _PLACE.sub("< ", prompt), _PLACE.sub("< ", answer)
+        messages += [{"role": "user", "content": content}, {"role": "assistant", "content": answer}]
     audios = {} if profile == "qwen_audio" else {"audios": [path for path, _, _ in turns]}
     return json_line({"messages": messages, **audios}) + "\n"
 
 
-def _described(split: str) -> JsonObject:
-    """How LLaMA-Factory reads the file of a split."""
-    tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user"}
-    return {
-        "file_name": f"{split}.jsonl",
-        "formatting": "sharegpt",
-        "columns": {"messages": "messages", "audios": "audios"},
-        "tags": {**tags, "assistant_tag": "assistant"},
-    }
-
-
 def listing(home: Path, split: str, head: str) -> list[str]:
     """The lines, with the places of clips in full."""
-    return [
-        json_line(_placed(json.loads(line), head))
-        for path in sorted(home.glob(f"chat_jsonl/{split}.jsonl"))
-        for line in path.read_text("utf-8").split("\n")
-        if line
+    lines: list[JsonObject] = [
+        json.loads(line) for line in _lists.lines(home, f"chat_jsonl/{split}.jsonl")
     ]
-
-
-def _placed(line: JsonObject, head: str) -> JsonObject:
-    if "audios" in line:
-        line["audios"] = [_lists.under(head, f"chat_jsonl/{path}") for path in line["audios"]]
-    else:
-        for message in line["messages"][::2]:
-            audio = message["content"][0]
-            audio["audio_url"] = _lists.under(head, f"chat_jsonl/{audio['audio_url']}")
-    return line
+    for line in lines:
+        if "audios" in line:
+            line["audios"] = [_lists.under(head, f"chat_jsonl/{path}") for path in line["audios"]]
+        else:
+            for message in line["messages"][::2]:
+                audio = message["content"][0]
+                audio["audio_url"] = _lists.under(head, f"chat_jsonl/{audio['audio_url']}")
+    return [json_line(line) for line in lines]

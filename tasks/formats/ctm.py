@@ -9,19 +9,27 @@ it: ask for another format beside it. `uttermill list --format ctm` prints all l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from ..base.schema import ClipRow, WordRow
 from ..settings import StageSettings
-from . import Output, OutputShard, ReadPcm, Rows, _timed_words
+from . import Output, OutputShard, ReadPcm, Rows, _lists
 
 VERSION = 1
-COLUMNS = _timed_words.COLUMNS
+COLUMNS = ("id", "reference_words", "word_times")
 LISTS = (".ctm",)
-SNIPPET = _timed_words.snippet("a line a word: id 1 start duration word")
 Settings = StageSettings  # none
+
+
+def snippet_of(what: str) -> tuple[str, str]:
+    """For the data card. `what`: what `uttermill list` prints."""
+    return "bash", f"uttermill list . --format {{use}} --split {{split}}  # {what}\n"
+
+
+SNIPPET = snippet_of("a line a word: id 1 start duration word")
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -37,13 +45,19 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     return [] if same else [f"{shard.path} has other words than its rows"]
 
 
+def words_of(row: ClipRow) -> Iterator[tuple[WordRow, str]]:
+    """The words of the source's text if that was aligned, else the recogniser's; each also as it is
+    written, without spaces, which separate the fields of a line."""
+    for word in row.get("reference_words") or row.get("word_times") or ():
+        yield word, "_".join(word["word"].split())
+
+
 def _content(rows: Rows) -> bytes:
     lines = []
     for row in rows:
-        for word in _timed_words.words_of(row):
+        for word, name in words_of(row):
             seconds = max(word["end"] - word["start"], 0.0)
             sure = "" if word["probability"] is None else f" {word['probability']:.3f}"
-            name = _timed_words.written(word)
             lines.append(f"{row['id']} 1 {word['start']:.3f} {seconds:.3f} {name}{sure}\n")
     return "".join(lines).encode()
 
@@ -53,5 +67,4 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
-    paths = sorted(home.glob(f"ctm/{split}/*.ctm"))
-    return [line for path in paths for line in path.read_text("utf-8").split("\n") if line]
+    return _lists.lines(home, f"ctm/{split}/*.ctm")

@@ -7,7 +7,7 @@ duplex/<split>/wav/000000000/<id>.json      {"alignments": [[word, [start, end],
                                             side, and `turns`: {side, speaker, start, end, text}
 
 This is how moshi-finetune reads conversations; it learns what is said on the left, whose side is
-SPEAKER_MAIN; the right is SPEAKER_OTHER. `_tracks` says who is on the left; `swap` puts the left on
+SPEAKER_MAIN; the right is SPEAKER_OTHER. `_clips` says who is on the left; `swap` puts the left on
 the right. A turn whose words have no times is one entry, its text; so is a clip without turns.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,10 +24,10 @@ import pyarrow as pa
 from ..base.schema import ClipRow
 from ..settings import Threshold
 from ..storage import write_atomic
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tracks, _wavs
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists
 
 VERSION = 1
-COLUMNS = ("id", "text", *_clips.COLUMNS, *_tracks.COLUMNS)
+COLUMNS = ("id", "text", *_clips.COLUMNS, *_clips.TRACK_COLUMNS)
 SNIPPET = (
     "python",
     "import json, os, soundfile\n"
@@ -39,7 +39,7 @@ SNIPPET = (
 SIDES = ("SPEAKER_MAIN", "SPEAKER_OTHER")
 LISTS = (".jsonl",)
 check_weights = _clips.check_weights
-own_channels, needs = _tracks.own_channels, _tracks.needs
+own_channels, needs = _clips.own_channels, _clips.needs
 
 
 class Settings(_clips.AudioSettings):
@@ -60,9 +60,8 @@ class Settings(_clips.AudioSettings):
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    suffix = settings.audio
-    paths = _wavs.files("duplex", split, number, rows, suffix, files_a_clip=2)
-    return [name for path in paths for name in (path, f"{path.removesuffix(suffix)}json")]
+    paths = _clips.files(f"duplex/{split}/wav", number, rows, settings.audio, files_a_clip=2)
+    return [name for path in paths for name in (path, f"{path.removesuffix(settings.audio)}json")]
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
@@ -88,34 +87,31 @@ def _pairs(shard: OutputShard) -> Iterator[tuple[str, str]]:
 def _words(row: ClipRow, settings: Settings) -> bytes:
     entries, turns = list[tuple[str, tuple[float, float], str]](), []
     speakers: dict[str, list[str]] = {side: [] for side in SIDES}
-    for turn in _tracks.turns(row, settings.tracks):
+    for turn in _clips.turns(row, settings.tracks):
         side = SIDES[(turn["channel"] == 1) ^ settings.swap]
         if turn["speaker"] not in speakers[side]:
             speakers[side].append(turn["speaker"])
         whole = {name: turn[name] for name in ("speaker", "start", "end", "text")}
         turns.append({"side": side, **whole})
         if turn["words"]:
-            entries += [
-                (word["word"].strip(), (word["start"], word["end"]), side) for word in turn["words"]
-            ]
+            words = ((w["word"].strip(), (w["start"], w["end"])) for w in turn["words"])
+            entries += [(*word, side) for word in words]
         elif turn["text"]:
             entries.append((turn["text"], (turn["start"], turn["end"]), side))
     if row.get("turns") is None:
-        entries = [
-            (row["text"], (0.0, row["num_samples"] / row["sample_rate"]), SIDES[settings.swap])
-        ]
+        seconds = row["num_samples"] / row["sample_rate"]
+        entries = [(row["text"], (0.0, seconds), SIDES[settings.swap])]
     entries.sort(key=lambda entry: (entry[1], entry[2]))
     entry = {"alignments": entries, "id": row["id"], "speakers": speakers, "turns": turns}
     return (json.dumps(entry, ensure_ascii=False) + "\n").encode()
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    columns = ("num_samples", "sample_rate")
-    for split, part in groupby(_lists.stream(shards, home, columns), lambda pair: pair[0].split):
+    sounds = [replace(shard, files=shard.files[::2]) for shard in shards]
+    for split, clips in _lists.clips(sounds, home, ("num_samples", "sample_rate")):
         lines = [
             _line(path.removeprefix("duplex/"), row["num_samples"] / row["sample_rate"])
-            for shard, rows in part
-            for (path, _), row in zip(_pairs(shard), rows, strict=True)
+            for path, row in clips
         ]
         write_atomic(home / "duplex" / f"{split}.jsonl", "".join(lines).encode())
 
@@ -125,13 +121,7 @@ def _line(path: str, seconds: float) -> str:
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
-    entries = [
-        json.loads(line)
-        for path in sorted(home.glob(f"duplex/{split}.jsonl"))
-        for line in path.read_text("utf-8").split("\n")
-        if line
-    ]
     return [
         _line(_lists.under(head, f"duplex/{entry['path']}"), entry["duration"]).rstrip("\n")
-        for entry in entries
+        for entry in map(json.loads, _lists.lines(home, f"duplex/{split}.jsonl"))
     ]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -32,7 +32,7 @@ from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from ..settings import StageSettings, Threshold
 from ..shard_store import enhanced
 from ..storage import long_columns, sorted_keys, tables
-from . import Bound, OutputShard, ReaderLimits, _clips, _free, _wavs
+from . import Bound, OutputShard, ReaderLimits, _clips, _lists
 
 VERSION = 1
 LISTS = (".json",)
@@ -41,15 +41,7 @@ COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
 LISTS_ANNOTATIONS = True
 check_weights, rates = _clips.check_weights, _clips.rates
 DNSMOS = {"original": "dnsmos_ovrl", "enhanced": enhanced.after("dnsmos_ovrl")}
-LISTED = (
-    *ORDER,
-    "text",
-    "speaker",
-    "language",
-    *DNSMOS.values(),
-    _free.AUDIO_IS,
-    _free.LABELS,
-)
+LISTED = (*ORDER, "text", "speaker", "language", *DNSMOS.values(), "audio_is", "labels")
 SPEAKER = "SPEAKER_00"
 BATCH = 4096  # rows
 #: Amphion's `EmiliaDataset` (models/base/emilia_dataset.py) replaces a clip longer than
@@ -100,18 +92,9 @@ def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
 
 
 def _in_order(rows: pa.Table) -> Int64s:
-    order: Int64s = pc.sort_indices(
-        rows, sort_keys=[(name, "ascending") for name in ORDER]
-    ).to_numpy()
-    return order.astype(np.int64)
-
-
-@cache
-def _name(recording: str) -> str:
-    """`recording` is `dataset/path`."""
-    head, _, tail = recording.rpartition(".")
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", head if head and len(tail) <= 5 else recording)
-    return f"{stem[-60:].strip('_')}-{hashlib.sha256(recording.encode()).hexdigest()[:16]}"
+    keys = [(name, "ascending") for name in ORDER]
+    order: Int64s = pc.sort_indices(rows, sort_keys=keys).to_numpy().astype(np.int64)
+    return order
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -119,31 +102,30 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"{_stem(split, recording)}_{place}.{settings.audio}" for recording, place in pairs]
 
 
+@cache
 def _stem(split: str, recording: str) -> str:
-    name = _name(recording)
+    """`recording` is `dataset/path`."""
+    head, _, tail = recording.rpartition(".")
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", head if head and len(tail) <= 5 else recording)
+    name = f"{stem[-60:].strip('_')}-{hashlib.sha256(recording.encode()).hexdigest()[:16]}"
     return f"emilia/{split}/{name}/{name}"
 
 
-write, check = _wavs.write, _wavs.check
+write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The list of each recording."""
-    more = _free.listed(home)
-    rows_in_order = _sorted(home, more)
-    for (split, recording), rows in groupby(rows_in_order, lambda r: (r["split"], r["recording"])):
-        entries = [_entry(row, more) for row in rows]
-        text = json.dumps(entries, ensure_ascii=False, allow_nan=False)
-        (home / f"{_stem(split, recording)}.json").write_text(text, "utf-8", newline="\n")
-
-
-def _sorted(home: Path, more: Sequence[str]) -> Iterator[ClipRow]:
-    path = home / UTTERANCES_FILE
+    more, path = _lists.published(home), home / UTTERANCES_FILE
     names = set(tables.schema(path).names)
     table = tables.read(path, columns=[name for name in (*LISTED, *more) if name in names])
     table = long_columns.take(table, _in_order(table))
-    for start in range(0, len(table), BATCH):
-        yield from table.slice(start, BATCH).to_pylist()
+    batches = (table.slice(start, BATCH) for start in range(0, len(table), BATCH))
+    in_order = (row for batch in batches for row in batch.to_pylist())
+    for (split, recording), rows in groupby(in_order, lambda r: (r["split"], r["recording"])):
+        entries = [_entry(row, more) for row in rows]
+        text = json.dumps(entries, ensure_ascii=False, allow_nan=False)
+        (home / f"{_stem(split, recording)}.json").write_text(text, "utf-8", newline="\n")
 
 
 def _entry(row: ClipRow, more: Sequence[str]) -> JsonObject:
@@ -155,8 +137,8 @@ def _entry(row: ClipRow, more: Sequence[str]) -> JsonObject:
         "speaker": row["speaker"] or SPEAKER,
         "language": row["language"],
         "dnsmos": columns.get(DNSMOS[row.get("audio_is", "original")]),
-        **_free.audio_is(row),
-        **_free.labels(row),
+        **_clips.audio_is(columns),
+        **_clips.labels(columns),
         **{name: columns[name] for name in more},
         "id": row["id"],
     }

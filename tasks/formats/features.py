@@ -6,16 +6,28 @@ features/<split>/shard-000000000.tar    of each clip `<key>.json`, `<key>.txt`, 
 features/<split>/data.list              one tar's path a line
 
 The energies are Kaldi's (`tasks.speech.fbank`), as lhotse's `Fbank` or WeNet's `compute_fbank`
-makes them (without dither). The codec is a folder with an ONNX graph, as `tasks.formats.features`
-reads it. Clips stand in the same groups and order as in `webdataset`, so that the tars of both can
-be read side by side. `features` in dataset.json has frame rate, codebooks and the codec's hash.
+makes them (without dither). Clips stand in the same groups and order as in `webdataset`, so that
+the tars of both can be read side by side. `features` in dataset.json has frame rate, codebooks and
+the codec's hash.
+
+The codec is a folder with one graph (`encoder_model.onnx`, `encoder.onnx`,
+`speech_tokenizer*.onnx`, or the only `.onnx`) and, as Hugging Face stores them,
+`preprocessor_config.json` or `config.json` with the sample rate. The graph is recognised by its
+inputs:
+
+    a waveform [1, 1, n] or [1, n] in ±1   EnCodec, DAC, Mimi; a mask of ones and a bandwidth are
+                                           filled in where the graph asks for them
+    `feats` [1, 128, t], `feats_length`    S3 tokenizers (CosyVoice): Whisper's log mel energies
+                                           of up to 30 s at 16 kHz; longer clips in such pieces
+
+The first output of integers is the tokens, [.., codebooks, frames].
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -26,7 +38,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from ..base.arrays import RATE, Float32s, Int16s
+from ..base.arrays import RATE, Float32s
 from ..base.errors import ConfigError
 from ..base.json_types import JsonObject
 from ..base.schema import ClipRow
@@ -40,7 +52,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
-COLUMNS = tuple(name for name in webdataset.COLUMNS if name != _clips.ENHANCED)
+COLUMNS = tuple(name for name in webdataset.COLUMNS if name != "sha256_enhanced")
 HOLDS_ANNOTATIONS = True
 FBANK, CODES = "fbank.npy", "codes.npy"
 Array = NDArray[Any]
@@ -92,18 +104,16 @@ class Settings(StageSettings):
 
 
 def rates(settings: Settings) -> Collection[int] | None:
-    codec = _codec_of(settings)
-    return None if codec is None else (codec.rate,)
+    return (codec.rate,) if (codec := _codec_of(settings)) else None
 
 
 def identity(settings: Settings) -> str | None:
-    codec = _codec_of(settings)
-    return None if codec is None else codec.sha256
+    return codec.sha256 if (codec := _codec_of(settings)) else None
 
 
 def check_weights(settings: Settings) -> None:
     """Raises ConfigError if the codec's folder is missing, or has no codec's graph."""
-    if (codec := _codec_of(settings)) is not None:
+    if codec := _codec_of(settings):
         codec.check()
 
 
@@ -117,7 +127,7 @@ def described(settings: Settings, rate: int) -> JsonObject:
             "frame_rate": rate / energies.hop,
             "sample_rate": rate,
         }
-    if (codec := _codec_of(settings)) is not None:
+    if codec := _codec_of(settings):
         facts["codes"] = codec.described()
     return facts
 
@@ -128,7 +138,13 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     def members(row: ClipRow, suffix: str) -> dict[str, bytes]:
-        return {**_texts(row), **_arrays(row, pcm(row), settings)}
+        stem, samples = _stem(row), pcm(row).astype(np.float32) / np.float32(2**15)
+        files = _texts(row)
+        if (energies := _energies(settings, row["sample_rate"])) is not None:
+            files[f"{stem}.{FBANK}"] = _npy(_frames(energies, samples))
+        if codec := _codec_of(settings):
+            files[f"{stem}.{CODES}"] = _npy(codec.codes(samples))
+        return files
 
     _tars.write(out, shard.path, rows, pcm, members, _clips.Encoding("wav"))
 
@@ -139,11 +155,23 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     faults = out.changed(shard.path)
     stored = _tars.read(out.home / shard.path)
     for row in rows:
-        for name, fault in _wanted(row, settings):
+        energies = _energies(settings, row["sample_rate"])
+        shapes: dict[str, tuple[type[np.generic], tuple[int, int] | None]] = {}
+        if energies is not None:
+            shape = energies.frames(row["num_samples"]), energies.bins
+            shapes[f"{_stem(row)}.{FBANK}"] = np.float32, shape
+        if "codes" in settings.arrays:
+            shapes[f"{_stem(row)}.{CODES}"] = np.int32, None
+        texts = _texts(row)
+        for name in (*texts, *shapes):
             member = next(stored, None)
             if member is None or member.name != name:
                 return [*faults, f"{shard.path}: {name} is not where it should be"]
-            if problem := fault(member.data):
+            if name in shapes:
+                problem = _misshapen(member.data, *shapes[name])
+            else:
+                problem = "" if member.data == texts[name] else "differs from its row"
+            if problem:
                 faults.append(f"{shard.path}: {name} {problem}")
     if extra := next(stored, None):
         faults.append(f"{shard.path}: {extra.name} is in no row")
@@ -169,7 +197,12 @@ def _codec_of(settings: Settings) -> Codec | None:
     """The codec, None if no tokens are wanted. Raises ConfigError if it is missing."""
     if "codes" not in settings.arrays:
         return None
-    return Codec.in_folder(settings.codec_onnx, settings.codec_rate)
+    if settings.codec_onnx is None:
+        raise ConfigError(
+            f"{SETTING} is missing: arrays lists codes, which need the folder of a codec's ONNX "
+            "graph, for example onnx-community/kyutai-mimi-ONNX from Hugging Face"
+        )
+    return codec_in(settings.codec_onnx, settings.codec_rate)
 
 
 def _stem(row: ClipRow) -> str:
@@ -180,16 +213,6 @@ def _texts(row: ClipRow) -> dict[str, bytes]:
     """`sha256` identifies the samples that the arrays were computed from."""
     stem = _stem(row)
     return {f"{stem}.json": webdataset.facts(row, "sha256"), f"{stem}.txt": row["text"].encode()}
-
-
-def _arrays(row: ClipRow, pcm: Int16s, settings: Settings) -> dict[str, bytes]:
-    stem, samples = _stem(row), pcm.astype(np.float32) / np.float32(2**15)
-    arrays: dict[str, bytes] = {}
-    if (energies := _energies(settings, row["sample_rate"])) is not None:
-        arrays[f"{stem}.{FBANK}"] = _npy(_frames(energies, samples))
-    if (codec := _codec_of(settings)) is not None:
-        arrays[f"{stem}.{CODES}"] = _npy(codec.codes(samples))
-    return arrays
 
 
 def _frames(energies: Fbank, samples: Float32s) -> Float32s:
@@ -213,48 +236,17 @@ def _npy(array: Array) -> bytes:
     return file.getvalue()
 
 
-Fault = Callable[[memoryview], str]
-
-
-def _wanted(row: ClipRow, settings: Settings) -> Iterator[tuple[str, Fault]]:
-    """The members of a row, each with a function that says why its bytes are wrong, if so."""
-    for name, data in _texts(row).items():
-        yield name, partial(_other, data)
-    stem, energies = _stem(row), _energies(settings, row["sample_rate"])
-    if energies is not None:
-        frames = energies.frames(row["num_samples"])
-        yield f"{stem}.{FBANK}", partial(_misshapen, np.float32, (frames, energies.bins))
-    if "codes" in settings.arrays:
-        yield f"{stem}.{CODES}", partial(_misshapen, np.int32, (None, None))
-
-
-def _other(wanted: bytes, data: memoryview) -> str:
-    return "" if data == wanted else "differs from its row"
-
-
-def _misshapen(kind: type[np.generic], shape: tuple[int | None, ...], data: memoryview) -> str:
+def _misshapen(
+    data: memoryview, kind: type[np.generic], shape: tuple[int, int] | None
+) -> str | None:
+    """Why bytes are not an array of two dimensions, if so; `shape` None: any."""
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError) as error:
         return f"is not an array: {error}"
-    fits = len(array.shape) == len(shape) and all(
-        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
-    )
-    return "" if fits and array.dtype == kind else f"holds {array.dtype} {array.shape}"
+    fits = array.ndim == 2 and shape in (None, array.shape)
+    return None if fits and array.dtype == kind else f"holds {array.dtype} {array.shape}"
 
-
-# Codecs as ONNX graphs that turn audio into tokens.
-#
-# A folder holds one graph (`encoder_model.onnx`, `encoder.onnx`, `speech_tokenizer*.onnx`, or the
-# only `.onnx`) and, as Hugging Face stores them, `preprocessor_config.json` or `config.json` with
-# the sample rate. The graph is recognised by its inputs:
-#
-#     a waveform [1, 1, n] or [1, n] in ±1   EnCodec, DAC, Mimi; a mask of ones and a bandwidth are
-#                                            filled in where the graph asks for them
-#     `feats` [1, 128, t], `feats_length`    S3 tokenizers (CosyVoice): Whisper's log mel energies
-#                                            of up to 30 s at 16 kHz; longer clips in such pieces
-#
-# The first output of integers is the tokens, [.., codebooks, frames].
 
 SETTING = "codec_onnx of the format features"
 GRAPHS = ("encoder_model.onnx", "encoder.onnx", "speech_tokenizer*.onnx", "*.onnx")
@@ -274,19 +266,9 @@ class Codec:
     graph: Path
     rate: int
 
-    @classmethod
-    def in_folder(cls, folder: str | None, rate: int | None) -> Codec:
-        """Raises ConfigError if there is no graph, more than one, or no stated sample rate."""
-        if folder is None:
-            raise ConfigError(
-                f"{SETTING} is missing: arrays lists codes, which need the folder of a codec's "
-                "ONNX graph, for example onnx-community/kyutai-mimi-ONNX from Hugging Face"
-            )
-        return _built(folder, rate)
-
     @cached_property
     def sha256(self) -> str:
-        """Hash of the graph and the weights beside it."""
+        """Of the graph and the weights beside it."""
         return "-".join(map(model_files.sha256, model_files.with_data(self.graph)))
 
     @cached_property
@@ -313,12 +295,11 @@ class Codec:
 
     def codes(self, samples: Float32s) -> Int32s:
         """Tokens [codebooks, frames] of samples [n] in ±1 at `rate` Hz."""
-        if self._audio() == "feats":
-            step = MEL_SECONDS * self.rate
-            starts = range(0, max(len(samples), 1), step)
-            parts = [samples[start : start + step] for start in starts]
-            return np.concatenate([self._run(part) for part in parts], axis=1)
-        return self._run(samples)
+        if self._audio() != "feats":
+            return self._run(samples)
+        step = MEL_SECONDS * self.rate
+        starts = range(0, max(len(samples), 1), step)
+        return np.concatenate([self._run(samples[start : start + step]) for start in starts], 1)
 
     def _audio(self) -> str | None:
         """The input that takes the clip."""
@@ -330,22 +311,21 @@ class Codec:
         return None
 
     def _run(self, samples: Float32s) -> Int32s:
-        inputs: dict[str, NDArray[Any]] = {}
+        inputs: dict[str, Array] = {}
         audio = self._audio()
         for entry in self._session.get_inputs():
+            shape = (1,) * (len(entry.shape) - 1) + (len(samples),)
             if entry.name == "feats":
                 inputs["feats"] = _whisper_mels(samples)[None]
             elif entry.name == audio:
-                inputs[entry.name] = samples.reshape((1,) * (len(entry.shape) - 1) + (-1,))
+                inputs[entry.name] = samples.reshape(shape)
             elif entry.name == "feats_length":
-                length = [len(samples) // MEL_HOP]
-                inputs[entry.name] = np.asarray(length, _KINDS[entry.type])
+                inputs[entry.name] = np.asarray([len(samples) // MEL_HOP], _KINDS[entry.type])
             elif "mask" in entry.name:
-                shape = (1,) * (len(entry.shape) - 1) + (len(samples),)
                 inputs[entry.name] = np.ones(shape, _KINDS[entry.type])
             elif "bandwidth" in entry.name:
-                shape = tuple(1 for _ in entry.shape)
-                inputs[entry.name] = np.full(shape, BANDWIDTH, _KINDS[entry.type])
+                one = (1,) * len(entry.shape)
+                inputs[entry.name] = np.full(one, BANDWIDTH, _KINDS[entry.type])
         wanted = next(x.name for x in self._session.get_outputs() if "int" in x.type)
         [tokens] = self._session.run([wanted], inputs)
         return np.asarray(tokens, np.int32).reshape(-1, tokens.shape[-1])
@@ -361,7 +341,8 @@ _KINDS: dict[str, type[np.generic]] = {
 
 
 @lru_cache(maxsize=4)
-def _built(folder: str, rate: int | None) -> Codec:
+def codec_in(folder: str, rate: int | None) -> Codec:
+    """Raises ConfigError if there is no graph, more than one, or no stated sample rate."""
     home = Path(folder).expanduser()
     if not home.is_dir():
         raise ConfigError(f"{SETTING}: {folder} is not a folder on this machine")
@@ -369,9 +350,8 @@ def _built(folder: str, rate: int | None) -> Codec:
     if len(graphs) != 1:
         content = "no ONNX graph" if not graphs else f"{len(graphs)} graphs"
         raise ConfigError(f"{SETTING}: {folder} has {content}; keep only the encoder's there")
-    codec_rate = rate or _stated_rate(home)
-    if codec_rate is None and graphs[0].name.startswith("speech_tokenizer"):
-        codec_rate = RATE
+    usual = RATE if graphs[0].name.startswith("speech_tokenizer") else None
+    codec_rate = rate or _stated_rate(home) or usual
     if codec_rate is None:
         raise ConfigError(
             f"{SETTING}: nothing in {folder} says the codec's sample rate; set codec_rate"

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from ..base.schema import CLIP_TURN, ClipRow
 from ..storage.atomic import HashedFile
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _table, _tracks
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
 
 VERSION = 2
-COLUMNS = (*_table.COLUMNS, *_tracks.COLUMNS)
+COLUMNS = (*_table.COLUMNS, *_clips.TRACK_COLUMNS)
 
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
@@ -34,9 +34,8 @@ _NAMES = {
     **{pa.string(): "string", pa.int64(): "int64", pa.bool_(): "bool"},
     **{pa.float32(): "float32", pa.float64(): "float64"},
 }
-_TEXT = {"dtype": "string", "_type": "Value"}
 check_weights, rates = _clips.check_weights, _clips.rates
-own_channels, needs = _tracks.own_channels, _tracks.needs
+own_channels, needs = _clips.own_channels, _clips.needs
 HOLDS_ANNOTATIONS = True
 SNIPPET = (
     "python",
@@ -68,17 +67,11 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 def _schema(row: ClipRow, settings: Settings) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
     clips = dict.fromkeys(_clips.names(row), AUDIO)
-    of_tracks = {} if settings.tracks == "mix" else {_free.TURNS: pa.list_(CLIP_TURN)}
+    of_tracks = {} if settings.tracks == "mix" else {"turns": pa.list_(CLIP_TURN)}
     kinds = _table.kinds(row, clips, {**_table.annotated(row), **of_tracks})
     stereo = {"num_channels": 2} if of_tracks else {}
-    features = {
-        name: [{"name": _TEXT, "value": _TEXT}]
-        if kind == _table.LABELS
-        else {"sampling_rate": row["sample_rate"], "_type": "Audio", **stereo}
-        if name in clips
-        else _feature(kind)
-        for name, kind in kinds.items()
-    }
+    audio = {"sampling_rate": row["sample_rate"], "_type": "Audio", **stereo}
+    features = {name: audio if name in clips else _feature(kind) for name, kind in kinds.items()}
     described = json.dumps({"info": {"features": features}})
     return pa.schema(list(kinds.items()), metadata={"huggingface": described})
 
@@ -96,13 +89,10 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
     schema = _schema(rows[0], settings)
     clips = _clips.names(rows[0])
     facts = [name for name in schema.names if name not in clips]
+    packed = dict.fromkeys([*facts, *(f"{name}.path" for name in clips)], "zstd")
     options = {
         # Samples hardly shrink, and a reader that wants one clip should not unpack a page.
-        "compression": {
-            **dict.fromkeys(facts, "zstd"),
-            **{f"{name}.bytes": "none" for name in clips},
-            **{f"{name}.path": "zstd" for name in clips},
-        },
+        "compression": packed | {f"{name}.bytes": "none" for name in clips},
         "use_dictionary": REPEATED,
         "write_statistics": facts,
         "write_page_checksum": True,
@@ -125,7 +115,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
     faults = out.changed(shard.path)
-    index_of_row = 0
+    due = iter(rows)
     with pq.ParquetFile(out.home / shard.path, page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(_schema(rows[0], settings), check_metadata=True):
             return [f"{shard.path} does not have the columns and types of this format"]
@@ -136,8 +126,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
             names = [*_clips.names(rows[0])]
             columns = [table[name].combine_chunks() for name in names]
             for index, facts in enumerate(table.drop_columns(names).to_pylist()):
-                row = rows[index_of_row]
-                index_of_row += 1
+                row = next(due)
                 audio = [column.field("bytes")[index] for column in columns]
                 faults += _table.faults(shard.path, row, facts, audio, settings.encoding)
                 paths = {column.field("path")[index].as_py() for column in columns}

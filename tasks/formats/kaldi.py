@@ -89,19 +89,17 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     for shard, rows in _lists.stream(shards, home, LIST_COLUMNS):
         segments.setdefault(shard.split, []).append(segments_of(shard, rows))
     tables = {split: pa.concat_tables(parts) for split, parts in segments.items()}
-    reserved = reserved_files(tables.values())
+    reserved = reserved_names(tables.values())
     for split, table in tables.items():
-        write_lists(home, split, table, reserved)
+        named = in_order(with_names(table, reserved))
+        _write_lists(home / "kaldi" / split, split, named)
+        _write_recordings(home / "kaldi" / split, split, named)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
     """Lines of `wav.scp`."""
-    lines = []
-    for scp in sorted(home.glob(f"kaldi/{split}/wav.scp")):
-        for line in scp.read_text("ascii").splitlines():
-            key, path = line.split(" ", 1)
-            lines.append(f"{key} {_lists.under(head, path)}")
-    return lines
+    pairs = (line.split(" ", 1) for line in _lists.lines(home, f"kaldi/{split}/wav.scp"))
+    return [f"{key} {_lists.under(head, path)}" for key, path in pairs]
 
 
 # The lists of a Kaldi data folder, which pass its `validate_data_dir.sh`, and the names in them.
@@ -171,10 +169,8 @@ def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
     return pa.Table.from_pylist(segments, schema=SCHEMA)
 
 
-def write_lists(home: Path, split: str, table: pa.Table, taken: set[str]) -> None:
-    """All lists of a split; `table` has SCHEMA."""
-    folder = home / "kaldi" / split
-    table = in_order(with_names(table, taken))
+def _write_lists(folder: Path, split: str, table: pa.Table) -> None:
+    """The lists of a split's utterances."""
     with ExitStack() as stack:
         out = {
             name: stack.enter_context((folder / name).open("w", encoding="utf-8", newline="\n"))
@@ -190,7 +186,6 @@ def write_lists(home: Path, split: str, table: pa.Table, taken: set[str]) -> Non
                     before = row["name"]
                 out["spk2utt"].write(f" {row['utterance']}")
         out["spk2utt"].write("\n" if before else "")
-    _write_recordings(folder, split, table)
 
 
 def in_order(table: pa.Table) -> pa.Table:
@@ -229,16 +224,14 @@ def time(sample: int, rate: int) -> str:
 def _write_recordings(folder: Path, split: str, table: pa.Table) -> None:
     """`wav.scp` and `reco2dur` of the WAV files. A file may be longer than its last segment, so its
     length comes from its size."""
-    with ExitStack() as stack:
-        scp, lengths = (
-            stack.enter_context((folder / name).open("w", encoding="ascii", newline="\n"))
-            for name in ("wav.scp", "reco2dur")
-        )
-        for wav in sorted(pc.unique(table["wav"]).to_pylist()):
-            key = recording(split, wav)
-            samples = ((folder / "wav" / Path(wav).name).stat().st_size - 44) // 2
-            scp.write(f"{key} {wav}\n")
-            lengths.write(f"{key} {time(samples, table['rate'][0].as_py())}\n")
+    scp = lengths = ""
+    for wav in sorted(pc.unique(table["wav"]).to_pylist()):
+        key = recording(split, wav)
+        samples = ((folder / "wav" / Path(wav).name).stat().st_size - 44) // 2
+        scp += f"{key} {wav}\n"
+        lengths += f"{key} {time(samples, table['rate'][0].as_py())}\n"
+    (folder / "wav.scp").write_text(scp, "ascii", newline="\n")
+    (folder / "reco2dur").write_text(lengths, "ascii", newline="\n")
 
 
 def text_of(text: str) -> str:
@@ -246,7 +239,7 @@ def text_of(text: str) -> str:
     return _RESERVED.sub(lambda word: _SPACED[word[0]], " ".join(text.split()))
 
 
-def reserved_files(tables: Iterable[pa.Table]) -> set[str]:
+def reserved_names(tables: Iterable[pa.Table]) -> set[str]:
     """What precedes the first `-` in ids without a speaker. No speaker may have such a name: `a-…`
     of no speaker would be sorted among the utterances of `a`."""
     heads: set[str] = set()

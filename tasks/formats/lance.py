@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,6 +25,9 @@ from ..base.errors import ConfigError
 from ..base.schema import UTTERANCES_FILE, published
 from ..storage import hashed, tables, write_atomic
 from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 VERSION = 1
 COLUMNS = _table.COLUMNS
@@ -54,7 +56,7 @@ Settings = _clips.EncodedSettings
 MAJOR, MINOR = 2, 1
 MANIFEST = f"_versions/{2**64 - 2}.manifest"  # of version 1: newer ones sort before it
 #: Fields of the message `Manifest`: its time, and the transaction that made it.
-TIMESTAMP, TRANSACTION = 7, 12
+BY_CHANCE = {"timestamp": 7, "transaction": 12}
 READ_ROWS = 100
 
 
@@ -72,8 +74,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 def _schema(columns: Collection[str], annotations: Mapping[str, pa.DataType]) -> pa.Schema:
     """`annotations`: the types of what `package.publish` names."""
     clips = dict.fromkeys(_clips.names(columns), pa.large_binary())
-    kinds = _table.kinds(columns, clips, annotations)
-    return pa.schema([*kinds.items()])
+    return pa.schema([*_table.kinds(columns, clips, annotations).items()])
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
@@ -92,11 +93,18 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """Schema, order, all values and the decoded PCM."""
+    """Schema, order, all values and the decoded PCM. ValueError where the library cannot read a
+    damaged file."""
     if faults := out.changed(shard.path):
         return faults
-    with _panics_as_errors(shard.path):
+    try:
         return _read_back(shard, rows, out, settings)
+    # Written in Rust, it panics with a class that `except Exception` does not catch and that cannot
+    # be imported.
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{shard.path} cannot be read: {error}") from None
 
 
 def _read_back(
@@ -123,28 +131,26 @@ def _read_back(
     return faults
 
 
-@contextmanager
-def _panics_as_errors(path: str) -> Iterator[None]:
-    """ValueError where the library, written in Rust, panics at a damaged file: it raises a class
-    that `except Exception` does not catch and that cannot be imported."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(f"{path} cannot be read: {error}") from None
-
-
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split."""
     columns = tables.schema(home / UTTERANCES_FILE)
     annotations = {name: columns.field(name).type for name in published(columns)}
     schema = _schema(columns.names, annotations)
+    leaves = _leaves(schema)
     for folder, members in _lists.by_folder(shards).items():
-        fragments = [
-            _fragment(shard, number, _leaves(schema), (home / shard.path).stat().st_size)
-            for number, shard in enumerate(members)
-        ]
+        fragments = []
+        for number, shard in enumerate(members):
+            file = {
+                "path": Path(shard.path).name,
+                "fields": leaves,
+                "column_indices": [*range(len(leaves))],
+                "file_major_version": MAJOR,
+                "file_minor_version": MINOR,
+                "file_size_bytes": (home / shard.path).stat().st_size,
+                "base_id": None,
+            }
+            of_rows = {"physical_rows": shard.clips, "deletion_file": None, "row_id_meta": None}
+            fragments.append(json.dumps({"id": number, "files": [file], **of_rows}))
         target = home / Path(folder).parent / MANIFEST
         target.parent.mkdir(exist_ok=True)
         write_atomic(target, _manifest(schema, fragments))
@@ -163,21 +169,6 @@ def _leaves(schema: pa.Schema) -> list[int]:
     return leaves
 
 
-def _fragment(shard: OutputShard, number: int, leaves: Sequence[int], size: int) -> str:
-    """A file of the table, as the library's JSON."""
-    file = {
-        "path": Path(shard.path).name,
-        "fields": [*leaves],
-        "column_indices": [*range(len(leaves))],
-        "file_major_version": MAJOR,
-        "file_minor_version": MINOR,
-        "file_size_bytes": size,
-        "base_id": None,
-    }
-    of_rows = {"physical_rows": shard.clips, "deletion_file": None, "row_id_meta": None}
-    return json.dumps({"id": number, "files": [file], **of_rows})
-
-
 def _manifest(schema: pa.Schema, fragments: Sequence[str]) -> bytes:
     """The library's manifest of a table of these files, without clock and chance.
 
@@ -193,43 +184,29 @@ def _manifest(schema: pa.Schema, fragments: Sequence[str]) -> bytes:
         data = (Path(folder) / MANIFEST).read_bytes()
     place = int.from_bytes(data[-16:-8], "little")
     size = int.from_bytes(data[place : place + 4], "little")
-    message = data[place + 4 : place + 4 + size]
-    kept = b"".join(f.data for f in _fields(message) if f.number not in (TIMESTAMP, TRANSACTION))
+    message = _message_class().FromString(data[place + 4 : place + 4 + size])
+    for field in BY_CHANCE:
+        message.ClearField(field)
+    kept: bytes = message.SerializeToString()
     return len(kept).to_bytes(4, "little") + kept + bytes(8) + data[-8:]
 
 
-class _Field(NamedTuple):
-    number: int
-    data: bytes  # with its tag
+@cache
+def _message_class() -> type[Message]:
+    """The message `Manifest`, of which only the fields to remove are known."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
-
-def _fields(message: bytes) -> Iterator[_Field]:
-    """The fields of an encoded protobuf message, in order."""
-    start = 0
-    while start < len(message):
-        tag, end = _varint(message, start)
-        match tag & 7:
-            case 0:
-                _, end = _varint(message, end)
-            case 1:
-                end += 8
-            case 2:
-                size, end = _varint(message, end)
-                end += size
-            case _:
-                end += 4
-        yield _Field(tag >> 3, message[start:end])
-        start = end
-
-
-def _varint(message: bytes, start: int) -> tuple[int, int]:
-    """A number, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = message[start]
-        start, value, shift = start + 1, value | (byte & 127) << shift, shift + 7
-        if byte < 128:
-            return value, start
+    file = descriptor_pb2.FileDescriptorProto(name="manifest.proto", package="uttermill")
+    kind = file.message_type.add(name="Manifest")
+    for name, number in BY_CHANCE.items():
+        kind.field.add(name=name, number=number, type=Field.TYPE_BYTES, label=Field.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made: type[Message] = message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("uttermill.Manifest")
+    )
+    return made
 
 
 #: The folder of each split, which `lance.dataset` takes.

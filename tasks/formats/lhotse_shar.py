@@ -31,23 +31,20 @@ import numpy as np
 import pyarrow as pa
 
 from ..base.json_types import JsonObject
-from ..base.schema import ClipRow, ClipTurnRow
+from ..base.schema import AnyRow, ClipRow, ClipTurnRow
 from ..settings import Threshold
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures, _tars, _tracks
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _table, _tars
 
 VERSION = 2
 MIXED = (
-    *("id", "text", "language", "speaker", *_clips.COLUMNS, _clips.ENHANCED),
-    *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
-    *(_free.LABELS, _free.TURNS),
+    *("id", "text", "language", "speaker", *_clips.COLUMNS, "sha256_enhanced"),
+    *("dataset", "source_id", "recording", "start", "end", "text_source", *_table.MEASURES),
+    *("labels", "turns"),
 )
-COLUMNS = (*MIXED, *_tracks.COLUMNS)
-own_channels, needs = _tracks.own_channels, _tracks.needs
+COLUMNS = (*MIXED, *_clips.TRACK_COLUMNS)
+own_channels, needs = _clips.own_channels, _clips.needs
 check_weights, rates = _clips.check_weights, _clips.rates
-
 HOLDS_ANNOTATIONS = True
-
-
 _FIELDS = ("recording", "enhanced")  # a cut's fields of audio, in the order of `_clips.rows_of`
 SNIPPET = (
     "python",
@@ -84,7 +81,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [*tars, f"{cuts}.gz"]
 
 
-def _recording(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
+def _recording(row: ClipRow, tracks: _clips.Tracks) -> JsonObject:
     """A `Recording` whose audio lies beside it."""
     channels = [0] if tracks == "mix" else [0, 1]
     return {
@@ -97,13 +94,14 @@ def _recording(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
     }
 
 
-def _cut(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
+def _cut(row: ClipRow, tracks: _clips.Tracks) -> JsonObject:
+    columns: AnyRow = row
     recording = _recording(row, tracks)
     span = {"start": 0, "duration": recording["duration"], "channel": 0}
     spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
     supervisions = [{"id": row["id"], "recording_id": recording["id"], **span, **spoken}]
     if row.get("turns") is not None:
-        turns = enumerate(_tracks.turns(row, tracks))
+        turns = enumerate(_clips.turns(row, tracks))
         supervisions = [_turn(row, number, turn, tracks) for number, turn in turns]
     custom = {
         "dataset": row["dataset"],
@@ -112,10 +110,10 @@ def _cut(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
         "source_start": row["start"],
         "source_end": row["end"],
         "text_source": row["text_source"],
-        **_measures.of_row(row),
-        **_free.labels(row),
-        **_free.published(row),
-        **({_FIELDS[1]: recording} if _clips.ENHANCED in row else {}),
+        **_table.measures(columns),
+        **_clips.labels(columns),
+        **_clips.published(columns),
+        **({_FIELDS[1]: recording} if "sha256_enhanced" in row else {}),
     }
     kind = {"type": "MonoCut"} if tracks == "mix" else {"channel": [0, 1], "type": "MultiCut"}
     return {
@@ -128,31 +126,29 @@ def _cut(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
     }
 
 
-def _turn(row: ClipRow, number: int, turn: ClipTurnRow, tracks: _tracks.Tracks) -> JsonObject:
+def _turn(row: ClipRow, number: int, turn: ClipTurnRow, tracks: _clips.Tracks) -> JsonObject:
     """The supervision of a turn; times in s of the cut, to the sample."""
     rate, most = row["sample_rate"], row["num_samples"]
 
-    def time(seconds: float) -> float:
-        return _clips.duration(min(round(seconds * rate), most), rate)
-
-    def lasting(start: float, end: float) -> float:
-        return _clips.duration(min(round(end * rate), most) - min(round(start * rate), most), rate)
+    def span(start: float, end: float) -> list[float]:
+        first, last = (min(round(time * rate), most) for time in (start, end))
+        return [_clips.duration(first, rate), _clips.duration(last - first, rate)]
 
     words = [
-        [word["word"].strip(), time(word["start"]), lasting(word["start"], word["end"])]
-        for word in turn["words"] or ()
+        [word["word"].strip(), *span(word["start"], word["end"])] for word in turn["words"] or ()
     ]
+    start, duration = span(turn["start"], turn["end"])
     stated = {"text": turn["text"], "language": row["language"], "speaker": turn["speaker"]}
     return {
         "id": f"{row['id']}-{number:03d}",
         "recording_id": _tars.key(row["id"]),
-        "start": time(turn["start"]),
-        "duration": lasting(turn["start"], turn["end"]),
+        "start": start,
+        "duration": duration,
         "channel": 0 if tracks == "mix" else turn["channel"],
         **{name: value for name, value in stated.items() if value is not None},
         "custom": {
             **{"backchannel": turn["backchannel"], "number": turn["number"]},
-            **_free.labels(turn),
+            **_clips.labels({**turn}),
         },
         **({"alignment": {"word": words}} if words else {}),
     }
@@ -163,12 +159,10 @@ def _line(entry: JsonObject) -> bytes:
 
 
 def _gzip(data: bytes) -> bytes:
-    """A gzip member (RFC 1952) without time and name: the header that Python's `gzip` writes varies
-    by release."""
-    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    body = packer.compress(data) + packer.flush()
-    ends = zlib.crc32(data).to_bytes(4, "little") + (len(data) % 2**32).to_bytes(4, "little")
-    return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + ends
+    """A gzip member (RFC 1952) without time and name, which names no system either: the header that
+    Python's `gzip` writes varies by release."""
+    packed = zlib.compress(data, 6, wbits=31)
+    return packed[:9] + b"\xff" + packed[10:]
 
 
 def _cuts(rows: Rows, settings: Settings) -> bytes:
@@ -176,7 +170,7 @@ def _cuts(rows: Rows, settings: Settings) -> bytes:
 
 
 def _members(
-    place: int, tracks: _tracks.Tracks, row: ClipRow, suffix: _clips.Suffix
+    place: int, tracks: _clips.Tracks, row: ClipRow, suffix: _clips.Suffix
 ) -> dict[str, bytes | ClipRow]:
     """The members of the tar of a field in `_FIELDS`."""
     key = _tars.key(row["id"])

@@ -2,26 +2,15 @@
 
 metadata_csv/<split>/wavs/<id>.wav      16-bit mono, at `resample.rate`
 
-and the lists of the profile, one a split, whose paths are relative to the list's own folder:
-
-    ljspeech        <split>/metadata.csv         id|text|normalised        no header, no quotes
-    hf_audiofolder  <split>/metadata.csv         file_name,transcription,speaker,language
-    f5              <split>/metadata.csv         audio_file|text
-    gpt_sovits      <split>.list                 path|speaker|language|text   no header, no quotes
-    piper           <split>/metadata.csv         path|speaker|text            no header
-    coqui, xtts     metadata_<split>.csv         audio_file|text|speaker_name
-    styletts2       <split>_list.txt             path|text|number             no header, no quotes
-    kokoro          <split>_list.txt             the same
-    vits            <split>_filelist.txt         path|number|text             no header, no quotes
-
-`normalised` is the text with its numbers in words. Where a profile has no quotes, a separator in a
-text becomes a blank. `piper` and `vits` have no speaker column if there is one voice. Numbers of
-speakers are explained in `speakers.json`; a clip without a speaker has the speaker `unknown`
-(`hf_audiofolder`: none). A name that two datasets give to their speakers follows the dataset's.
-If the rule `phonemes` makes IPA of the texts, `styletts2`, `kokoro` and `piper` have it in place of
-the text, and other profiles if `phonemes` says so.
-In `hf_audiofolder` a blank follows a text such as "None", which pandas would take for missing, and
-what `package.publish` names has columns of its own: labels as they are, all else as JSON.
+and the lists of the profile, one a split, as PROFILES has them. `normalised` is the text with its
+numbers in words. Where a profile has no quotes, a separator in a text becomes a blank. `piper` and
+`vits` have no speaker column if there is one voice. Numbers of speakers are explained in
+`speakers.json`; a clip without a speaker has the speaker `unknown` (`hf_audiofolder`: none). A name
+that two datasets give to their speakers follows the dataset's. If the rule `phonemes` makes IPA of
+the texts, `styletts2`, `kokoro` and `piper` have it in place of the text, and other profiles if
+`phonemes` says so. In `hf_audiofolder` a blank follows a text such as "None", which pandas would
+take for missing, and what `package.publish` names has columns of its own: labels as they are, all
+else as JSON.
 
 The first groups of a split lie in `wavs/` itself, later ones in folders in it, so that no folder
 has more than FOLDER_GROUPS * FOLDER_CLIPS files.
@@ -34,7 +23,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, TextIO
@@ -49,12 +38,7 @@ from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from ..recording import ids
 from ..settings import Threshold
 from ..storage import tables, write_atomic
-from . import Bound, OutputShard, ReaderLimits, _clips, _free, _lists, _wavs
-
-# The layouts of `metadata_csv`: what each trainer's reader takes, from its own loading code.
-#
-# A list's paths are relative to the list's own folder. Where `quoted`, the reader uses Python's
-# `csv`, so a text may hold separators and quotes; the others cut a line at each separator.
+from . import Bound, OutputShard, ReaderLimits, _clips, _lists
 
 Name = Literal[
     "ljspeech",
@@ -69,14 +53,25 @@ Name = Literal[
     "vits",
 ]
 Field = Literal["id", "path", "text", "normalised", "speaker", "number", "language"]
+#: A line such as `id||` teaches a voice nothing.
+TEXT = Bound("", "min", "characters", 1)
+
+
+def _lasting(least: float, most: float) -> tuple[Bound, Bound]:
+    low = Bound("duration", "min", "seconds", least)
+    return low, replace(low, side="max", limit=most)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`columns`: header and content of each, in order."""
+    """What a trainer's reader takes, from its own loading code. `columns`: header and content of
+    each, in order. Where `quoted`, the reader uses Python's `csv`, so a text may hold separators
+    and quotes; the others cut a line at each separator."""
 
-    list: str  # of a split, in the format's folder
-    columns: tuple[tuple[str, Field], ...]
+    list: str  # of a split, in the format's folder, from which its paths start
+    columns: dict[str, Field]
+    trainer: str  # how it reads the files, with the sample rate of its published settings
+    limits: ReaderLimits | None = None
     separator: str = "|"
     header: bool = False
     quoted: bool = False
@@ -90,16 +85,23 @@ class Profile:
     readme: bool = False  # `datasets` learns the splits from a README.md, and reads with pandas
 
 
+_LONGEST_TEXT = Bound("max_text_len", "max", "characters", 190)  # of VITS
 _COQUI = Profile(
     "metadata_{split}.csv",
-    (("audio_file", "path"), ("text", "text"), ("speaker_name", "speaker")),
+    {"audio_file": "path", "text": "text", "speaker_name": "speaker"},
+    'coqui-tts (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
+    'meta_file_train="metadata_{split}.csv")',
+    ReaderLimits("coqui-tts", "", (TEXT,)),
     header=True,
     quoted=True,
     flac=True,
 )
 _STYLETTS2 = Profile(
     "{split}_list.txt",
-    (("path", "path"), ("text", "text"), ("speaker", "number")),
+    {"path": "path", "text": "text", "speaker": "number"},
+    "StyleTTS2 (24000 Hz): root_path metadata_csv, train_data metadata_csv/{split}_list.txt; its "
+    "second column is IPA if transcribe.verdicts has phonemes.",
+    ReaderLimits("StyleTTS2", "", (TEXT,)),
     flac=True,
     lossy=True,
     numbered=True,
@@ -108,16 +110,17 @@ _STYLETTS2 = Profile(
 PROFILES: Mapping[Name, Profile] = {
     "ljspeech": Profile(
         "{split}/metadata.csv",
-        (("id", "id"), ("text", "text"), ("normalised", "normalised")),
+        {"id": "id", "text": "text", "normalised": "normalised"},
+        "What reads LJSpeech takes the folder metadata_csv/{split} as it is (22050 Hz).",
+        ReaderLimits("LJSpeech's layout", "", (TEXT,)),
     ),
     "hf_audiofolder": Profile(
         "{split}/metadata.csv",
-        (
-            ("file_name", "path"),
-            ("transcription", "text"),
-            ("speaker", "speaker"),
-            ("language", "language"),
-        ),
+        {
+            **{"file_name": "path", "transcription": "text"},
+            **{"speaker": "speaker", "language": "language"},
+        },
+        'datasets.load_dataset("metadata_csv", split="{split}"), as it is.',
         separator=",",
         header=True,
         quoted=True,
@@ -127,25 +130,35 @@ PROFILES: Mapping[Name, Profile] = {
     ),
     "f5": Profile(
         "{split}/metadata.csv",
-        (("audio_file", "path"), ("text", "text")),
+        {"audio_file": "path", "text": "text"},
+        "F5-TTS (24000 Hz): python -m f5_tts.train.datasets.prepare_csv_wavs THAT_LIST OUT",
+        # In the code of its `CustomDataset`.
+        ReaderLimits("F5-TTS", "model/dataset.py", (TEXT, *_lasting(0.3, 30.0))),
         header=True,
         quoted=True,
         flac=True,
     ),
     "gpt_sovits": Profile(
         "{split}.list",
-        (
-            ("vocal_path", "path"),
-            ("speaker_name", "speaker"),
-            ("language", "language"),
-            ("text", "text"),
+        {
+            **{"vocal_path": "path", "speaker_name": "speaker"},
+            **{"language": "language", "text": "text"},
+        },
+        "GPT-SoVITS (32000 Hz; zh ja en ko yue): THAT_LIST as its annotation file.",
+        # In the code of its `TextAudioSpeakerLoader`; languages: `prepare_datasets/1-get-text.py`.
+        ReaderLimits(
+            *("GPT-SoVITS", "module/data_utils.py", (TEXT, *_lasting(0.6, 54.0))),
+            languages=("zh", "ja", "en", "ko", "yue"),
         ),
         tabs=False,  # its next list separates fields by them
         bare_language=True,
     ),
     "piper": Profile(
         "{split}/metadata.csv",
-        (("path", "path"), ("speaker", "speaker"), ("text", "text")),
+        {"path": "path", "speaker": "speaker", "text": "text"},
+        "Piper (22050 Hz): python -m piper.train fit --data.csv_path metadata_csv/{split}/"
+        "metadata.csv --data.sample_rate {rate} --data.num_speakers …",
+        ReaderLimits("Piper", "", (TEXT,)),
         quoted=True,
         flac=True,
         lossy=True,
@@ -154,11 +167,28 @@ PROFILES: Mapping[Name, Profile] = {
     ),
     "coqui": _COQUI,
     "styletts2": _STYLETTS2,
-    "kokoro": _STYLETTS2,
-    "xtts": _COQUI,
+    "kokoro": replace(
+        _STYLETTS2,
+        trainer="Kokoro's trainers read the lists of StyleTTS2 (24000 Hz): train_data "
+        "metadata_csv/{split}_list.txt.",
+        limits=ReaderLimits("Kokoro's trainer", "", (TEXT,)),
+    ),
+    "xtts": replace(
+        _COQUI,
+        trainer='XTTS (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
+        'meta_file_train="metadata_{split}.csv", language=…)',
+        # It counts samples at 22050 Hz.
+        limits=ReaderLimits(
+            "XTTS' trainer", "GPTArgs", (TEXT, Bound("max_wav_length", "max", "seconds", 11.6))
+        ),
+    ),
     "vits": Profile(
         "{split}_filelist.txt",
-        (("path", "path"), ("speaker", "number"), ("text", "text")),
+        {"path": "path", "speaker": "number", "text": "text"},
+        "VITS (data.sampling_rate {rate}): python preprocess.py --text_index 2 --filelists "
+        "THAT_LIST; it makes phonemes. --text_index 1 for one voice.",
+        # `TextAudioLoader` (data_utils.py) takes texts as the list has them.
+        ReaderLimits("VITS", "data", (replace(TEXT, setting="min_text_len"), _LONGEST_TEXT)),
         one_voice=True,
         numbered=True,
     ),
@@ -177,30 +207,25 @@ _MISSING = frozenset(
 
 
 class Writer:
-    """Lines of one list."""
+    """Lines of one list; `more`: names of columns after those of the profile."""
 
     def __init__(
-        self, profile: Profile, columns: Sequence[Field], file: TextIO, more: Sequence[str] = ()
+        self, profile: Profile, columns: Mapping[str, Field], file: TextIO, more: Sequence[str]
     ) -> None:
-        """`more`: names of columns after those of the profile."""
-        self._profile, self._columns, self._more, self._file = profile, columns, more, file
+        self._profile, self._columns, self._file = profile, columns, file
         separators = "" if profile.quoted else re.escape(profile.separator)
         separators += "" if profile.tabs else "\t"
         self._unfit = re.compile(rf" *[{_BREAKS}{separators}]+ *")
         self._csv = csv.writer(file, delimiter=profile.separator, lineterminator="\n")
+        if profile.header:
+            self._put([*columns, *more])
 
-    def write(self, fields: Mapping[Field, str], more: Sequence[str] = ()) -> None:
-        self._put([*(self._said(fields[name]) for name in self._columns), *map(self._said, more)])
-
-    def write_header(self) -> None:
-        if self._profile.header:
-            headers = [header for header, name in self._profile.columns if name in self._columns]
-            self._put([*headers, *self._more])
-
-    def _said(self, text: str) -> str:
-        """A field that its reader keeps: pandas takes some words for a missing value."""
-        text = self._unfit.sub(" ", text).strip()
-        return f"{text} " if self._profile.readme and text in _MISSING else text
+    def write(self, fields: Mapping[Field, str], more: Sequence[str]) -> None:
+        line = []
+        for text in (*(fields[name] for name in self._columns.values()), *more):
+            said = self._unfit.sub(" ", text).strip()
+            line.append(f"{said} " if self._profile.readme and said in _MISSING else said)
+        self._put(line)
 
     def _put(self, line: list[str]) -> None:
         if self._profile.quoted:
@@ -210,67 +235,14 @@ class Writer:
 
 
 VERSION = 1
-COLUMNS = _wavs.COLUMNS
+COLUMNS = _clips.FILE_COLUMNS
 LISTED = ("id", "dataset", "text", "speaker", "language")
 LISTS = (".csv", ".list", ".txt")
 check_weights, rates = _clips.check_weights, _clips.rates
 UNKNOWN = "unknown"
 PHONEMES = "phonemes"  # the column of the rule of that name
-#: F5-TTS' `CustomDataset` (model/dataset.py) and GPT-SoVITS' `TextAudioSpeakerLoader` have their
-#: bounds in the code; XTTS' `GPTArgs` counts samples at 22050 Hz; VITS' `TextAudioLoader`
-#: (data_utils.py) takes texts as the list has them.
-#: The others take any length, but a line such as `id||` teaches a voice nothing.
-TEXT = Bound("", "min", "characters", 1)
-LIMITS = {
-    "ljspeech": ReaderLimits("LJSpeech's layout", "", (TEXT,)),
-    "f5": ReaderLimits(
-        "F5-TTS",
-        "model/dataset.py",
-        (TEXT, Bound("duration", "min", "seconds", 0.3), Bound("duration", "max", "seconds", 30.0)),
-    ),
-    "gpt_sovits": ReaderLimits(
-        "GPT-SoVITS",
-        "module/data_utils.py",
-        (TEXT, Bound("duration", "min", "seconds", 0.6), Bound("duration", "max", "seconds", 54.0)),
-        languages=("zh", "ja", "en", "ko", "yue"),  # `prepare_datasets/1-get-text.py`
-    ),
-    "piper": ReaderLimits("Piper", "", (TEXT,)),
-    "coqui": ReaderLimits("coqui-tts", "", (TEXT,)),
-    "styletts2": ReaderLimits("StyleTTS2", "", (TEXT,)),
-    "kokoro": ReaderLimits("Kokoro's trainer", "", (TEXT,)),
-    "xtts": ReaderLimits(
-        "XTTS' trainer", "GPTArgs", (TEXT, Bound("max_wav_length", "max", "seconds", 11.6))
-    ),
-    "vits": ReaderLimits(
-        "VITS",
-        "data",
-        (
-            Bound("min_text_len", "min", "characters", 1),
-            Bound("max_text_len", "max", "characters", 190),
-        ),
-    ),
-}
 HEADERS = ("file_name,", "audio_file|")  # beginnings of lists that have one
 FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
-#: How each profile's trainer reads the files, with the sample rate of its published settings.
-TRAINERS = {
-    "ljspeech": "What reads LJSpeech takes the folder metadata_csv/{split} as it is (22050 Hz).",
-    "hf_audiofolder": 'datasets.load_dataset("metadata_csv", split="{split}"), as it is.',
-    "f5": "F5-TTS (24000 Hz): python -m f5_tts.train.datasets.prepare_csv_wavs THAT_LIST OUT",
-    "gpt_sovits": "GPT-SoVITS (32000 Hz; zh ja en ko yue): THAT_LIST as its annotation file.",
-    "piper": "Piper (22050 Hz): python -m piper.train fit --data.csv_path "
-    "metadata_csv/{split}/metadata.csv --data.sample_rate {rate} --data.num_speakers …",
-    "coqui": 'coqui-tts (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
-    'meta_file_train="metadata_{split}.csv")',
-    "styletts2": "StyleTTS2 (24000 Hz): root_path metadata_csv, train_data "
-    "metadata_csv/{split}_list.txt; its second column is IPA if transcribe.verdicts has phonemes.",
-    "kokoro": "Kokoro's trainers read the lists of StyleTTS2 (24000 Hz): train_data "
-    "metadata_csv/{split}_list.txt.",
-    "xtts": 'XTTS (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
-    'meta_file_train="metadata_{split}.csv", language=…)',
-    "vits": "VITS (data.sampling_rate {rate}): python preprocess.py --text_index 2 --filelists "
-    "THAT_LIST; it makes phonemes. --text_index 1 for one voice.",
-}
 
 
 class Settings(_clips.EncodedSettings):
@@ -290,29 +262,24 @@ class Settings(_clips.EncodedSettings):
     @model_validator(mode="after")
     def _refuse_what_is_not_read(self) -> Settings:
         profile = PROFILES[self.profile]
-        if self.audio == "flac" and not profile.flac:
+        lossy = self.audio in _clips.LOSSY and not profile.lossy
+        if lossy or (self.audio == "flac" and not profile.flac):
+            accepted = "WAV and FLAC" if profile.flac else "WAV"
             raise ValueError(
-                f"audio flac: readers of {self.profile} accept WAV only; set audio: wav"
-            )
-        if self.audio in _clips.LOSSY and not profile.lossy:
-            also = " and FLAC" if profile.flac else ""
-            raise ValueError(
-                f"audio {self.audio}: readers of {self.profile} accept WAV{also} only; set "
+                f"audio {self.audio}: readers of {self.profile} accept {accepted} only; set "
                 "audio: wav"
             )
         return self
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    home = f"metadata_csv/{split}/wavs"
-    keys = rows["id"].to_pylist()
-    return [f"{home}/{_folder(number, i)}{key}.{settings.audio}" for i, key in enumerate(keys)]
-
-
-def _folder(number: int, index: int) -> str:
-    """A clip's folder in `wavs/`, which the first clips of neighbouring output shards share."""
-    place = number // FOLDER_GROUPS, index // FOLDER_CLIPS
-    return "" if place == (0, 0) else f"{place[0]:05d}-{place[1]:03d}/"
+    """The first clips of neighbouring output shards share a folder in `wavs/`."""
+    paths = []
+    for index, key in enumerate(rows["id"].to_pylist()):
+        place = number // FOLDER_GROUPS, index // FOLDER_CLIPS
+        folder = "" if place == (0, 0) else f"{place[0]:05d}-{place[1]:03d}/"
+        paths.append(f"metadata_csv/{split}/wavs/{folder}{key}.{settings.audio}")
+    return paths
 
 
 def lists_annotations(settings: Settings) -> bool:
@@ -321,31 +288,33 @@ def lists_annotations(settings: Settings) -> bool:
 
 
 def reader(settings: Settings) -> ReaderLimits | None:
-    return LIMITS.get(settings.profile)
+    return PROFILES[settings.profile].limits
 
 
 def snippet(settings: Settings) -> tuple[str, str]:
-    return _lists.snippet("csv", TRAINERS[settings.profile])
+    return _lists.snippet("csv", PROFILES[settings.profile].trainer)
 
 
-write, check = _wavs.write, _wavs.check
+write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """Write the list of each split, and the files that explain them."""
     profile = PROFILES[settings.profile]
     voices = Voices(home)
-    columns = [field for _, field in profile.columns]
+    columns = profile.columns
     if profile.one_voice and len(voices.numbers) < 2:
-        columns = [field for field in columns if field not in ("speaker", "number")]
+        columns = {name: of for name, of in columns.items() if of not in ("speaker", "number")}
     root = home / "metadata_csv"
-    more = _free.listed(home) if lists_annotations(settings) else []
-    spoken = _phonemes(home, settings)
+    more = _lists.published(home) if lists_annotations(settings) else []
+    spoken = needs(settings)
+    if settings.phonemes is None and profile.phonemes:
+        schema = tables.schema(home / UTTERANCES_FILE)
+        spoken = (PHONEMES,) if PHONEMES in schema.names else ()
     for split, clips in _lists.clips(shards, home, (*LISTED, *spoken, *more)):
         path = root / profile.list.format(split=split)
         with path.open("w", encoding="utf-8", newline="") as file:
             lines = Writer(profile, columns, file, more)
-            lines.write_header()
             folder = f"{path.parent.relative_to(home).as_posix()}/"
             for name, row in clips:
                 lines.write(_fields(name, folder, row, voices, profile), _told(row, more))
@@ -358,14 +327,6 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 
 def needs(settings: Settings) -> tuple[str, ...]:
     return (PHONEMES,) if settings.phonemes else ()
-
-
-def _phonemes(home: Path, settings: Settings) -> tuple[str, ...]:
-    """The column in place of the text, if there is to be one."""
-    if settings.phonemes is None and PROFILES[settings.profile].phonemes:
-        named = PHONEMES in tables.schema(home / UTTERANCES_FILE).names
-        return (PHONEMES,) if named else ()
-    return needs(settings)
 
 
 def _fields(
@@ -388,11 +349,8 @@ def _fields(
 def _told(row: ClipRow, more: Sequence[str]) -> list[str]:
     """Cells of what `package.publish` names: texts as they are, lists as JSON."""
     columns: AnyRow = row
-    values = (columns[name] for name in more)
-    return [
-        value or "" if value is None or isinstance(value, str) else json.dumps(value)
-        for value in values
-    ]
+    values = ("" if columns[name] is None else columns[name] for name in more)
+    return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 class Voices:
@@ -427,20 +385,16 @@ class Voices:
 
 def listing(home: Path, split: str, head: str) -> list[str]:
     """The lines of the lists, with the full path of each clip; a header comes once."""
-    root = home / "metadata_csv"
-    lines_of_all: list[str] = []
+    full: list[str] = []
     for pattern in sorted({profile.list for profile in PROFILES.values()}):
-        for path in sorted(root.glob(pattern.format(split=split))):
+        for path in sorted((home / "metadata_csv").glob(pattern.format(split=split))):
             lines = path.read_text("utf-8").split("\n")[:-1]
             folder = path.parent.relative_to(home).as_posix()
             header = lines[0].startswith(HEADERS)
-            lines_of_all += lines[: header and not lines_of_all]
-            lines_of_all += [_placed(line, folder, head) for line in lines[header:]]
-    return lines_of_all
-
-
-def _placed(line: str, folder: str, head: str) -> str:
-    """`id|…` or `path|…`: neither holds a separator."""
-    name = re.split("[|,]", line, maxsplit=1)[0]
-    inside = name if "." in name else f"wavs/{name}"
-    return _lists.under(head, f"{folder}/{inside}") + line[len(name) :]
+            full += lines[: header and not full]
+            for line in lines[header:]:
+                # `id|…` or `path|…`: neither holds a separator.
+                name = re.split("[|,]", line, maxsplit=1)[0]
+                inside = name if "." in name else f"wavs/{name}"
+                full.append(_lists.under(head, f"{folder}/{inside}") + line[len(name) :])
+    return full

@@ -21,14 +21,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..base.schema import ClipRow
-from . import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _free, _lists, _tars
+from ..base.schema import AnyRow, ClipRow
+from . import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _lists, _tars
 
 VERSION = 2
-COLUMNS = (
-    *("id", "text", "language", "speaker", _free.AUDIO_IS, _free.LABELS),
-    *_clips.COLUMNS,
-)
+COLUMNS = ("id", "text", "language", "speaker", "audio_is", "labels", *_clips.COLUMNS)
 NUMBERED = True  # `shard_id`
 HOLDS_ANNOTATIONS = True
 READ_BACK = (".json",)  # `finish` joins the manifests
@@ -87,7 +84,8 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
         }
         optional = {"lang": row["language"], "speaker": row["speaker"]}
         line |= {name: value for name, value in optional.items() if value}
-        line |= _free.audio_is(row) | _free.labels(row) | _free.published(row)
+        columns: AnyRow = row
+        line |= _clips.audio_is(columns) | _clips.labels(columns) | _clips.published(columns)
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
     return "".join(lines).encode()
 
@@ -120,9 +118,8 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     """Tars, for `tarred_audio_filepaths`."""
     tars = []
     for manifest in sorted(home.glob(f"nemo/{split}/tarred_audio_manifest.json")):
-        folder = manifest.parent.relative_to(home).as_posix()
-        lines = manifest.read_text("utf-8").split("\n")
-        numbers = {json.loads(line)["shard_id"] for line in lines if line}
-        names = (f"{folder}/audio_{number}.tar" for number in sorted(numbers))
+        path = manifest.relative_to(home).as_posix()
+        numbers = {json.loads(line)["shard_id"] for line in _lists.lines(home, path)}
+        names = (f"{Path(path).parent}/audio_{number}.tar" for number in sorted(numbers))
         tars += [_lists.under(head, name) for name in names]
     return tars

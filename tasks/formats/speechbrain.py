@@ -13,7 +13,7 @@ of an entry, so braces in them are doubled. A clip without a named speaker has t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,12 +23,12 @@ from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from ..settings import StageSettings
 from ..storage import tables
-from . import OutputShard, _clips, _free, _lists, _wavs
+from . import OutputShard, _clips, _lists
 
 VERSION = 1
 LISTS = (".json",)
-COLUMNS = _wavs.COLUMNS
-LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate", _free.AUDIO_IS)
+COLUMNS = _clips.FILE_COLUMNS
+LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate", "audio_is")
 LISTS_ANNOTATIONS = True
 ROOT = "{data_root}"
 UNKNOWN = "unknown"
@@ -53,33 +53,25 @@ Settings = StageSettings  # none
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    return _wavs.files("speechbrain", split, number, rows)
+    return _clips.files(f"speechbrain/{split}/wav", number, rows)
 
 
-write, check = _wavs.write, _wavs.check
+write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split."""
-    columns, more = tables.schema(home / UTTERANCES_FILE).names, _free.listed(home)
+    columns, more = tables.schema(home / UTTERANCES_FILE).names, _lists.published(home)
     listed = [*(name for name in LISTED if name in columns), *more]
     for split, clips in _lists.clips(shards, home, listed):
         path = home / "speechbrain" / f"{split}.json"
         with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in _lines(clips, more))
-
-
-def _lines(clips: Iterator[tuple[str, ClipRow]], more: Sequence[str]) -> Iterator[str]:
-    """One JSON object, an entry a line."""
-    yield "{"
-    entry = ""
-    for path, row in clips:
-        if entry:
-            yield f"{entry},"
-        fields = json.dumps(_entry(path, row, more), ensure_ascii=False)
-        entry = f"{json.dumps(row['id'])}: {fields}"
-    yield entry
-    yield "}"
+            before = "{\n"
+            for wav, row in clips:
+                entry = json.dumps(_entry(wav, row, more), ensure_ascii=False)
+                file.write(f"{before}{json.dumps(row['id'])}: {entry}")
+                before = ",\n"
+            file.write("\n}\n")
 
 
 def _entry(path: str, row: ClipRow, more: Sequence[str]) -> JsonObject:
@@ -92,15 +84,8 @@ def _entry(path: str, row: ClipRow, more: Sequence[str]) -> JsonObject:
         "words": escaped(row["text"]),
         "spk_id": escaped(row["speaker"] or UNKNOWN),
     }
-    entry |= _free.audio_is(row) | {name: _escaped(columns[name]) for name in more}
+    entry |= _clips.audio_is(columns) | {name: _escaped(columns[name]) for name in more}
     return entry | ({"language": escaped(row["language"])} if row["language"] else {})
-
-
-def _checked(line: str) -> str:
-    """A manifest's line; UnsafePlace if its file lies outside the version."""
-    for entry in json.loads(f"{{{line}}}").values():
-        storage.check_name(entry["wav"].removeprefix(f"{ROOT}/"))
-    return line
 
 
 def escaped(text: str) -> str:
@@ -121,12 +106,13 @@ def _escaped(value: object) -> object:
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
-    """One manifest, with the folder filled in."""
+    """One manifest, with the folder filled in. UnsafePlace if a file lies outside the version."""
     folder = json.dumps(escaped(head), ensure_ascii=False)[1:-1]
-    entries = [
-        _checked(line.rstrip(",")).replace(f'"wav": "{ROOT}/', f'"wav": "{folder}/', 1)
-        for path in sorted(home.glob(f"speechbrain/{split}.json"))
-        for line in path.read_text("utf-8").split("\n")
-        if line not in ("", "{", "}")
-    ]
+    lines = _lists.lines(home, f"speechbrain/{split}.json")
+    entries = [line.rstrip(",") for line in lines if line not in ("{", "}")]
+    for line in entries:
+        for entry in json.loads(f"{{{line}}}").values():
+            storage.check_name(entry["wav"].removeprefix(f"{ROOT}/"))
+    wav = f'"wav": "{ROOT}/', f'"wav": "{folder}/'
+    entries = [line.replace(*wav, 1) for line in entries]
     return ["{", *(f"{entry}," for entry in entries[:-1]), *entries[-1:], "}"]

@@ -20,11 +20,11 @@ import pyarrow as pa
 from ..base.schema import ClipRow
 from ..settings import StageSettings
 from ..storage import write_atomic
-from . import Output, OutputShard, ReadPcm, Rows, _lists, _timed_words, _wavs
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, ctm
 
 VERSION = 1
-COLUMNS = (*_timed_words.COLUMNS, "text", "num_samples", "sample_rate")
-SNIPPET = _timed_words.snippet("Praat's files, one a clip, named by its id")
+COLUMNS = (*ctm.COLUMNS, "text", "num_samples", "sample_rate")
+SNIPPET = ctm.snippet_of("Praat's files, one a clip, named by its id")
 Settings = StageSettings  # none
 
 Interval = tuple[int, int, str]
@@ -32,9 +32,7 @@ Interval = tuple[int, int, str]
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    home = f"textgrid/{split}/{number:09d}"
-    keys = enumerate(rows["id"].to_pylist())
-    return [f"{home}{_wavs.beyond(index)}/{key}.TextGrid" for index, key in keys]
+    return _clips.files(f"textgrid/{split}", number, rows, "TextGrid")
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
@@ -53,8 +51,8 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 def _content(row: ClipRow) -> bytes:
     end = max(round(1000 * row["num_samples"] / row["sample_rate"]), 1)
     words = [
-        (round(1000 * word["start"]), round(1000 * word["end"]), _timed_words.written(word))
-        for word in _timed_words.words_of(row)
+        (round(1000 * word["start"]), round(1000 * word["end"]), name)
+        for word, name in ctm.words_of(row)
     ]
     tiers = {"text": [(0, end, row["text"] or "")], "words": [*_filled(words, end)]}
     lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]

@@ -28,7 +28,7 @@ from ..base.schema import AnyRow, ClipRow
 from ..settings import Threshold
 from ..shard_store import blobs
 from ..storage import write_atomic
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _tars, _tracks
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tars
 
 VERSION = 2
 #: Keys of `<key>.json`, in this order, before `seconds`.
@@ -36,13 +36,10 @@ FACTS = (
     *("id", "source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
-MIXED = (
-    *(*FACTS, _free.AUDIO_IS, _free.LABELS, _free.TURNS),
-    *("sha256", "sha256_enhanced"),
-)
-COLUMNS = (*MIXED, *_tracks.COLUMNS)
+MIXED = (*FACTS, "audio_is", "labels", "turns", "sha256", "sha256_enhanced")
+COLUMNS = (*MIXED, *_clips.TRACK_COLUMNS)
 check_weights, rates = _clips.check_weights, _clips.rates
-own_channels, needs = _tracks.own_channels, _tracks.needs
+own_channels, needs = _clips.own_channels, _clips.needs
 HOLDS_ANNOTATIONS = True
 SNIPPET = (
     "python",
@@ -78,28 +75,28 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [tar, f"{tar}{_tars.INDEX}"] if settings.energon else [tar]
 
 
-def facts(row: ClipRow, *more: str, tracks: _tracks.Tracks = "mix") -> bytes:
+def facts(row: ClipRow, *more: str, tracks: _clips.Tracks = "mix") -> bytes:
     """`<key>.json` of a row; `start`, `end` (in the recording) and `seconds` in s. `more`: further
     columns."""
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
-    values |= _free.audio_is(columns) | _free.labels(columns)
-    values |= _free.turns(row, tracks) | _free.published(columns)
+    values |= _clips.audio_is(columns) | _clips.labels(columns)
+    if "turns" in row:
+        turns = [{**turn, **_clips.labels({**turn})} for turn in _clips.turns(row, tracks)]
+        values["turns"] = None if row["turns"] is None else turns
+    values |= _clips.published(columns)
     values |= {name: columns[name] for name in more}
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _members(
-    tracks: _tracks.Tracks, row: ClipRow, suffix: _clips.Suffix
+    tracks: _clips.Tracks, row: ClipRow, suffix: _clips.Suffix
 ) -> dict[str, bytes | ClipRow]:
-    key = _tars.key(row["id"], *(len(f".enhanced.{suffix}") for _ in blobs.beside(row)))
-    return {
-        f"{key}.json": facts(row, tracks=tracks),
-        f"{key}.txt": row["text"].encode(),
-        f"{key}.{suffix}": row,
-        **{f"{key}.enhanced.{suffix}": clean for clean in blobs.beside(row)},
-    }
+    clean = blobs.beside(row)
+    key = _tars.key(row["id"], *(len(f".enhanced.{suffix}") for _ in clean))
+    texts = {f"{key}.json": facts(row, tracks=tracks), f"{key}.txt": row["text"].encode()}
+    return {**texts, f"{key}.{suffix}": row, **{f"{key}.enhanced.{suffix}": one for one in clean}}
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
@@ -127,31 +124,21 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 listing = partial(_lists.prefixed, "webdataset")
 
 
-NV_META = ".nv-meta"
-CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
-
-
 def _write_energon(shards: Sequence[OutputShard], folder: Path) -> None:
-    """Write what Megatron-Energon reads of a folder of tars; paths in the metadata start from it.
-
-    .nv-meta/.info.json     how many samples each tar has, by its path in the folder
-    .nv-meta/split.yaml     the tars of each split, under the split's own name
-    .nv-meta/dataset.yaml   samples as dictionaries: a `Cooker` of the task turns them into its own
-    """
+    """Write what Megatron-Energon reads of a folder of tars: how many samples each has, by its path
+    in the folder; the tars of each split, under the split's own name; and that samples are
+    dictionaries: a `Cooker` of the task turns them into its own."""
     counts: dict[str, int] = {}
     splits: dict[str, list[str]] = {}
     for shard in shards:
         name = shard.path.partition("/")[2]
         counts[name] = shard.clips
         splits.setdefault(shard.split, []).append(name)
-    home = folder / NV_META
-    home.mkdir(exist_ok=True)
-    write_atomic(home / ".info.json", _json_line({"shard_counts": counts}))
-    write_atomic(
-        home / "split.yaml", _json_line({"exclude": [], "split_parts": splits})
-    )  # JSON is YAML
-    write_atomic(home / "dataset.yaml", CRUDE.encode())
-
-
-def _json_line(value: object) -> bytes:
-    return json.dumps(value, indent=0).encode() + b"\n"
+    files = {
+        ".info.json": json.dumps({"shard_counts": counts}, indent=0),
+        "split.yaml": json.dumps({"exclude": [], "split_parts": splits}, indent=0),  # JSON is YAML
+        "dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset",
+    }
+    (folder / ".nv-meta").mkdir(exist_ok=True)
+    for name, text in files.items():
+        write_atomic(folder / ".nv-meta" / name, f"{text}\n".encode())

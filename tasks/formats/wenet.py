@@ -4,7 +4,14 @@ wenet/<split>/shards_000000000.tar   UTF-8 without a newline; 16-bit mono WAV, h
                                      with `facts: true` then `<key>.json`, what `package.publish`
                                      names, which WeNet's reader keeps as the sample's `json`
 wenet/<split>/data.list              one tar's path a line
-wenet/units.txt                      characters of train's texts, for WeNet's char tokenizer
+wenet/units.txt                      characters of train's texts, for WeNet's char tokenizer:
+
+    <blank> 0
+    <unk> 1
+    <sos/eos> 2
+    a 3          a character and its number a line, by code point; `▁` is a blank between words
+
+WeNet splits a line at white space, so no other kind of blank can be a unit: it becomes `<unk>`.
 """
 
 from __future__ import annotations
@@ -19,15 +26,49 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..base.arrays import Int64s
-from ..base.schema import ClipRow, published
+from ..base.schema import UTTERANCES_FILE, ClipRow, published
 from ..settings import StageSettings, Threshold
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _tars, _wenet
+from ..settings.package import REST
+from ..storage import tables, write_atomic
+from . import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _lists, _tars
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)
-READER = _wenet.READER
 HOLDS_ANNOTATIONS = True
-SNIPPET = _wenet.snippet("shard")
+SPECIAL = ("<blank>", "<unk>", "<sos/eos>")
+BLANK = "▁"
+#: WeNet calls `processor.filter` (wenet/dataset/processor.py) on every sample of every data list;
+#: the settings' `dataset_conf.filter_conf` overrides these defaults. The recipes in `examples/`
+#: that train on characters (AISHELL) keep `token_max_length: 200` and raise `max_length` to 40960;
+#: LibriSpeech, on BPE, has 400. `frames` are counted before resampling and augmentation.
+READER = ReaderLimits(
+    "WeNet's usual reader",
+    "dataset_conf.filter_conf",
+    (
+        Bound("min_length", "min", "frames", 10),
+        Bound("max_length", "max", "frames", 10240),
+        Bound("token_min_length", "min", "characters", 1),
+        Bound("token_max_length", "max", "characters", 200),
+        Bound("min_output_input_ratio", "min", "characters_per_frame", 0.0005),
+        Bound("max_output_input_ratio", "max", "characters_per_frame", 1),
+    ),
+)
+
+
+def snippet(kind: str) -> tuple[str, str]:
+    """For the data card. `kind`: as WeNet calls the format."""
+    return (
+        "bash",
+        f"""\
+list="$(mktemp -d)/{{split}}.list"
+uttermill list . --format {{use}} --split {{split}} > "$list"
+echo "$list"  # for WeNet's train.py: --data_type {kind} --train_data
+# Its char tokenizer: tokenizer_conf.symbol_table_path is {{use}}/units.txt here.
+""",
+    )
+
+
+SNIPPET = snippet("shard")
 
 
 class Settings(StageSettings):
@@ -61,7 +102,7 @@ def _facts(values: Mapping[str, object]) -> bytes:
 
 
 def _members(facts: bool, row: ClipRow, suffix: str) -> dict[str, bytes | ClipRow]:
-    key, values = row["id"], _free.published(row) if facts else {}
+    key, values = row["id"], _clips.published(row) if facts else {}
     return {
         f"{key}.txt": row["text"].encode(),
         f"{key}.{suffix}": row,
@@ -86,7 +127,20 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     _lists.write(shards, home)
-    _wenet.write_units(home, "wenet")
+    write_units(home, "wenet")
 
 
 listing = partial(_lists.prefixed, "wenet")
+
+
+def write_units(home: Path, folder: str) -> None:
+    """Write the units of the texts of `train`; of all splits if there is no `train`."""
+    train, others = set[str](), set[str]()
+    for part in tables.row_groups(home / UTTERANCES_FILE, ["split", "text"]):
+        in_train = pc.equal(part["split"], REST)
+        for characters, chosen in ((train, in_train), (others, pc.invert(in_train))):
+            characters.update(*map(str.strip, part["text"].filter(chosen).to_pylist()))
+    spoken = (c for c in train or others if c == " " or not c.isspace())
+    units = [*SPECIAL, *sorted({BLANK if c == " " else c for c in spoken})]
+    lines = "".join(f"{unit} {number}\n" for number, unit in enumerate(units))
+    write_atomic(home / folder / "units.txt", lines.encode())

@@ -17,32 +17,32 @@ import pyarrow as pa
 from ..base.json_types import JsonObject
 from ..base.schema import AnyRow
 from ..settings import StageSettings
-from . import OutputShard, _free, _lists, _wavs, _wenet
+from . import OutputShard, _clips, _lists, wenet
 
 VERSION = 1
-COLUMNS = _wavs.COLUMNS
+COLUMNS = _clips.FILE_COLUMNS
 LISTS_ANNOTATIONS = True
-READER = _wenet.READER
-SNIPPET = _wenet.snippet("raw")
+READER = wenet.READER
+SNIPPET = wenet.snippet("raw")
 Settings = StageSettings  # none
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    return _wavs.files("wenet_raw", split, number, rows)
+    return _clips.files(f"wenet_raw/{split}/wav", number, rows)
 
 
-write, check = _wavs.write, _wavs.check
+write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    more = _free.listed(home)
+    more = _lists.published(home)
     for split, clips in _lists.clips(shards, home, ("id", "text", *more)):
         with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as list_:
             for path, row in clips:
                 columns: AnyRow = row
                 values = {name: columns[name] for name in more}
                 list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"], **values}))
-    _wenet.write_units(home, "wenet_raw")
+    wenet.write_units(home, "wenet_raw")
 
 
 def _line(entry: JsonObject) -> str:
@@ -50,7 +50,6 @@ def _line(entry: JsonObject) -> str:
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
-    entries = [json.loads(line) for line in _lists.read(home, "wenet_raw", split)]
-    return [
-        _line({**entry, "wav": _lists.under(head, entry["wav"])}).rstrip("\n") for entry in entries
-    ]
+    entries = map(json.loads, _lists.lines(home, f"wenet_raw/{split}/{_lists.NAME}"))
+    full = ({**entry, "wav": _lists.under(head, entry["wav"])} for entry in entries)
+    return [_line(entry).rstrip("\n") for entry in full]

@@ -149,8 +149,8 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
         return None
     if span.start >= tail.first:
         return audio.Clip.of_pieces(tail.cut(span.start, span.end), facts.rate, facts.weights)
-    native = facts.rate, facts.channels, facts.weights
-    return audio.Clip.lazy(locator, span.start, span.end, *native)
+    source, count = (locator, span.start, span.end), span.end - span.start
+    return audio.Clip(facts.rate, facts.channels, count, source=source, weights=facts.weights)
 
 
 def unchanged(locator: Locator, guard: str) -> bool:

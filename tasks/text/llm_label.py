@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from ..audio.wav import write_wav_bytes
+from ..audio import write_wav_bytes
 from ..base import masking
 from ..base.arrays import RATE, Float32s
 from ..base.errors import ConfigError, shortened

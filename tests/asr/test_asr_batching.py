@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from math import inf
 from typing import Any
 
 import pytest
@@ -19,23 +18,18 @@ LEFT_BEHIND = RuntimeError("parallel_for failed: cudaErrorInvalidDevice: invalid
 
 
 @settings(max_examples=40)
-@given(st.lists(st.floats(0, 60), max_size=12), st.floats(0, 200), st.integers(1, 8))
-def test_every_clip_once_within_the_budget(seconds: list[float], budget: float, most: int) -> None:
-    found = batches(seconds, budget, most)
+@given(st.lists(st.floats(0, 60), max_size=12), st.integers(1, 8))
+def test_every_clip_once(seconds: list[float], most: int) -> None:
+    found = batches(seconds, most)
     assert sorted(i for batch in found for i in batch) == list(range(len(seconds)))
-    for batch in found:
-        longest = max(seconds[i] for i in batch)
-        assert len(batch) <= most
-        assert len(batch) == 1 or longest * len(batch) <= budget
+    assert all(0 < len(batch) <= most for batch in found)
     flat = [seconds[i] for batch in found for i in batch]
     assert flat == sorted(flat, reverse=True)
-    assert found == batches(seconds, budget, most)
 
 
 def test_batches() -> None:
-    assert batches([3, 1, 2, 30, 4], inf, 2) == [[3, 4], [0, 2], [1]]
-    assert batches([3, 1, 2, 30, 4], 8, 9) == [[3], [4, 0], [2, 1]]
-    assert batches([], 8, 9) == []
+    assert batches([3, 1, 2, 30, 4], 2) == [[3, 4], [0, 2], [1]]
+    assert batches([], 9) == []
 
 
 class Engine:

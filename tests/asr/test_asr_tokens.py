@@ -7,7 +7,7 @@ import math
 import pytest
 
 from uttermill.tasks.asr import Word
-from uttermill.tasks.asr._tokens import aligned, mean, words
+from uttermill.tasks.asr._words import aligned, mean, words
 
 
 def test_tokens_become_words() -> None:

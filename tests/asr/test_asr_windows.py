@@ -15,9 +15,7 @@ from tests.helpers.stub_whisper import CODES, LOOP, WORDS, StubWhisper, clip
 from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
 from uttermill.tasks.asr._whisper import (
     loading,
-    long_clips,
     results,
-    settings,
     whole_clips,
     windows,
 )
@@ -292,24 +290,24 @@ def test_long_transcript() -> None:
         " Good  bye.", 10, 40, avg_logprob=-0.4, no_speech_prob=0.4, compression_ratio=1.5,
         tokens=[0] * 14,
     )  # fmt: skip
-    heard = long_clips.joined([one, two])
+    heard = whole_clips.joined([one, two])
     assert heard.text == "Hello there. Good bye."
     assert heard.avg_logprob == pytest.approx(-0.35)
     assert heard.no_speech == pytest.approx(0.3)
     assert heard.ratio == 1.5
     assert len(heard.tokens) == 18
-    assert long_clips.joined([]).text == ""
+    assert whole_clips.joined([]).text == ""
 
 
 def test_a_piece_ends_where_a_window_would_reach_beyond() -> None:
     within = [segment("a", 0, 28), segment("b", 240, 268, seek=240)]
     beyond = segment("c", 275, 299, seek=271.5)
     size = 300 * RATE
-    assert long_clips.whole_windows([*within, beyond], size) == (within, int(271.5 * RATE))
-    assert long_clips.whole_windows(within, size) == (within, 270 * RATE)
-    assert long_clips.whole_windows([], size) == ([], 270 * RATE)
+    assert whole_clips.whole_windows([*within, beyond], size) == (within, int(271.5 * RATE))
+    assert whole_clips.whole_windows(within, size) == (within, 270 * RATE)
+    assert whole_clips.whole_windows([], size) == ([], 270 * RATE)
     late = [segment("d", 269, 299.5, seek=269.7)]
-    assert long_clips.whole_windows(late, size) == (late, int(299.5 * RATE))
+    assert whole_clips.whole_windows(late, size) == (late, int(299.5 * RATE))
 
 
 class LongEngine:
@@ -338,7 +336,7 @@ def test_a_long_clip_is_heard_in_pieces_of_five_minutes() -> None:
     settings = faster_whisper.Settings(word_timestamps=True)
     long = SpeechClip(samples)
     long.__dict__["speech"] = ((31.0, 34.0),)  # after the second word
-    hearing = long_clips.Long(engine, settings).hear(long, results.Language("en"))
+    hearing = whole_clips.Long(engine, settings).hear(long, results.Language("en"))
     assert hearing.missed() == [(30.8, 58.0)]
     heard = hearing.transcript(with_words=True)
     assert engine.most == 300 * RATE
@@ -369,13 +367,13 @@ def test_words_that_the_engine_cannot_align() -> None:
 def test_one_script_for_chinese() -> None:
     words = (Word(" 我們", 0.0, 0.5, 0.9), Word("聽見", 0.5, 1.0, 0.9))
     heard = Transcript("我們聽見", "zh", words=words)
-    simple = settings.in_script(heard, "simplified")
+    simple = results.in_script(heard, "simplified")
     assert simple.text == "我们听见"
     assert [w.word for w in simple.words or ()] == [" 我们", "听见"]
-    assert settings.in_script(simple, "traditional").text == "我們聽見"
-    assert settings.in_script(heard, "as_heard") is heard
+    assert results.in_script(simple, "traditional").text == "我們聽見"
+    assert results.in_script(heard, "as_heard") is heard
     other = Transcript("我們聽見", "ja")
-    assert settings.in_script(other, "simplified") is other
+    assert results.in_script(other, "simplified") is other
     said = [clip(8, language="zh"), clip(8, language="de")]
     assert texts(StubWhisper(), said) == ["我们听见", "我們聽見"]
     assert texts(StubWhisper(), said, chinese="as_heard") == ["我們聽見", "我們聽見"]
@@ -383,8 +381,8 @@ def test_one_script_for_chinese() -> None:
 
 def test_cantonese_stays_as_it_is_heard() -> None:
     heard = Transcript("我哋聽見", "yue")
-    assert settings.in_script(heard, "simplified") is heard
-    assert settings.in_script(heard, "traditional") is heard
+    assert results.in_script(heard, "simplified") is heard
+    assert results.in_script(heard, "traditional") is heard
 
 
 # --- devices

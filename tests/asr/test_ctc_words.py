@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tests.helpers import corpus
 from tests.segmenters import test_ctc
 from tests.segmenters.test_ctc import RATE, backend, model
-from uttermill.tasks.asr import SpeechClip, Transcript, _given_words
+from uttermill.tasks.asr import SpeechClip, Transcript, _words
 
 STEP = 0.01  # s of a frame, so that pieces of a clip are whole frames
 SAID = "--" + "aab-b-|--c-d-|---d-a-|--b-a-d--"  # abb cd da bad
@@ -54,7 +54,7 @@ def frames(said: str, words: list[str]) -> list[tuple[float, float]]:
 
 def near(word: Any, span: tuple[float, float]) -> bool:
     """Within the frames, or wider by what is beside them."""
-    beside = _given_words.BESIDE + STEP / 2
+    beside = _words.BESIDE + STEP / 2
     return bool(
         -STEP / 2 <= span[0] - word.start <= beside and -STEP / 2 <= word.end - span[1] <= beside
     )

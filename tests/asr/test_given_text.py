@@ -12,8 +12,8 @@ from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line, Spoken
 from uttermill.flows.demo.corpus import STORY
 from uttermill.tasks.asr import SpeechClip, Transcript, Word, faster_whisper
-from uttermill.tasks.asr._given_words import words_of
 from uttermill.tasks.asr._whisper import given_text
+from uttermill.tasks.asr._words import words_of
 
 RATE = 16_000
 TEXTS = {

@@ -735,7 +735,7 @@ def test_clips_in_memory_and_lazy_are_alike(tmp_path: Path) -> None:
     samples = tones(200_000, 2)
     locator = write(tmp_path / "a.wav", samples, subtype="FLOAT")
     held = audio.Clip.from_samples(samples[1000:150_000], 16_000)
-    lazy = audio.Clip.lazy(locator, 1000, 150_000, 16_000, 2)
+    lazy = audio.Clip(16_000, 2, 149_000, source=(locator, 1000, 150_000))
     assert held.num_samples == lazy.num_samples == 149_000
     assert np.array_equal(held.samples(), lazy.samples())
     for clip in (held, lazy):
@@ -743,7 +743,7 @@ def test_clips_in_memory_and_lazy_are_alike(tmp_path: Path) -> None:
     told = lazy.of_recording(12.5, 77)
     assert (told.header_seconds, told.recording_bytes) == (12.5, 77)
     with pytest.raises(ValueError, match="blocks"):
-        audio.Clip.lazy(locator, 0, 601 * 16_000, 16_000, 2).samples()
+        audio.Clip(16_000, 2, 601 * 16_000, source=(locator, 0, 601 * 16_000)).samples()
 
 
 def test_wav_bytes_are_canonical() -> None:

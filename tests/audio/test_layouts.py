@@ -12,7 +12,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from uttermill.tasks import audio
-from uttermill.tasks.audio import Clip, layouts
+from uttermill.tasks.audio import Clip, channels
 from uttermill.tasks.audio.channels import Heard, Listened, mean
 from uttermill.tasks.audio.frames import PartConverter
 from uttermill.tasks.base.errors import ItemError
@@ -26,7 +26,7 @@ from uttermill.tasks.stages import cutting, pcm
 Samples = NDArray[np.float32]
 RATE = 48_000
 PLACES_51 = ("FL", "FR", "FC", "LFE", "BL", "BR")
-WEIGHTS_51 = layouts.weights(PLACES_51)
+WEIGHTS_51 = channels.weights_at(PLACES_51)
 
 
 def by_swresample(layout: str) -> list[float]:
@@ -48,13 +48,13 @@ def by_swresample(layout: str) -> list[float]:
      "7.1(wide)", "octagonal"],
 )  # fmt: skip
 def test_weights_are_those_of_swresample(layout: str) -> None:
-    found = layouts.weights_of(av.AudioLayout(layout))
+    found = channels.weights_of(av.AudioLayout(layout))
     assert found == pytest.approx(by_swresample(layout), abs=1e-6)
 
 
 @pytest.mark.parametrize("places", [(), ("FC",), ("FL", "FR"), ("FL", "FR", "UNK"), ("LFE",) * 3])
 def test_the_plain_mean_stays_where_there_is_no_layout_to_follow(places: tuple[str, ...]) -> None:
-    assert layouts.weights(places) is None
+    assert channels.weights_at(places) is None
 
 
 def speech_in_the_centre(count: int, centre: int, loud: int) -> Samples:
@@ -135,9 +135,11 @@ def test_a_mask_of_zero_gives_no_places(tmp_path: Path) -> None:
 
 
 def test_an_unusual_order_is_followed() -> None:
-    assert layouts.custom("3 channels (FC+FL+FR)") == ("FC", "FL", "FR")
-    assert layouts.custom("5.1(side)") == layouts.custom("6 channels") == ()
-    assert layouts.weights(("FC", "FL", "FR")) == pytest.approx((0.41421, 0.29289, 0.29289), 1e-4)
+    assert channels.custom("3 channels (FC+FL+FR)") == ("FC", "FL", "FR")
+    assert channels.custom("5.1(side)") == channels.custom("6 channels") == ()
+    assert channels.weights_at(("FC", "FL", "FR")) == pytest.approx(
+        (0.41421, 0.29289, 0.29289), 1e-4
+    )
 
 
 def test_a_mix_does_not_depend_on_blocks_and_stereo_is_as_before() -> None:

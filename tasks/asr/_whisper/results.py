@@ -1,4 +1,4 @@
-"""Whisper's result for one window: text, scores, and when each word was said.
+"""Whisper's result for one window: text, scores, and when each word was said; and its script.
 
 The engine aligns Whisper's cross-attention with the tokens. A word begins where the one before it
 ends. Silence between two words belongs to one of them, and silence before the first word to that
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 from ...base.arrays import RATE
-from .. import Word
+from ...base.json_types import JsonObject
+from .. import Transcript, Word
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
     from faster_whisper import WhisperModel
     from faster_whisper.tokenizer import Tokenizer
+    from opencc import OpenCC
 
 #: A text is silence with a higher no-speech probability and a lower log-probability (Radford et
 #: al. 2022, section 4.5).
@@ -100,23 +103,6 @@ class Window:
     spoken: tuple[Language, ...] = ()
 
 
-class EngineWord(TypedDict):
-    word: str
-    start: float
-    end: float
-    probability: float
-
-
-class EngineSegment(TypedDict):
-    """A segment as the engine takes it, which adds the words."""
-
-    seek: int
-    start: float
-    end: float
-    tokens: list[int]
-    words: NotRequired[list[EngineWord]]
-
-
 def aligned(
     model: WhisperModel,
     tokenizer: Tokenizer,
@@ -127,7 +113,7 @@ def aligned(
     """Words of one window of `samples`, from encoder output (1, 1500, width); None if the
     engine cannot align them."""
     seconds = samples / RATE
-    segment: EngineSegment = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
+    segment: JsonObject = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
     frames = max(-(-samples // HOP), LEAST_FRAMES)
     try:
         model.add_word_timestamps(
@@ -168,3 +154,43 @@ def phrases(tokens: Sequence[int], tokenizer: Tokenizer) -> tuple[tuple[float, f
             text = []
         start = time
     return tuple(runs)
+
+
+# One script for Mandarin texts.
+#
+# Whisper mixes simplified and traditional characters, and a corpus of both has two units for one
+# character. Simplified is the default because recognisers are trained and scored with it:
+# AISHELL, WenetSpeech and WeNet use it. Cantonese stays as it is; it is written in traditional
+# characters, some of which (嘅, 冇) no conversion knows.
+
+Script = Literal["as_heard", "simplified", "traditional"]
+
+
+@cache
+def _converter(script: str) -> OpenCC:
+    """OpenCC picks by the word where a character has several forms."""
+    from opencc import OpenCC
+
+    return OpenCC({"simplified": "t2s", "traditional": "s2t"}[script])
+
+
+def in_script(heard: Transcript, script: Script) -> Transcript:
+    """The transcript in a script; other languages as they are. Words are cut from the converted
+    text; converted one by one where its length changed."""
+    if script == "as_heard" or heard.language != "zh" or not heard.text:
+        return heard
+    convert = _converter(script).convert
+    text: str = convert(heard.text)
+    words = heard.words or ()
+    if len(text) != len(heard.text):
+        converted = [replace(word, word=convert(word.word)) for word in words]
+    else:
+        converted = []
+        # The text has no space before its first word.
+        position = len(words[0].word.lstrip()) - len(words[0].word) if words else 0
+        for word in words:
+            end = position + len(word.word)
+            space = " " * max(0, -position)
+            converted.append(replace(word, word=space + text[max(0, position) : end]))
+            position = end
+    return replace(heard, text=text, words=tuple(converted) if words else heard.words)

@@ -1,10 +1,15 @@
-"""One clip of up to 30 s, transcribed until its text covers its speech.
+"""One clip, transcribed until its text covers its speech.
 
 Of 40 clips of 20 to 30 s with several speakers, Whisper lost about half of the words of five, with
 good scores. The times of the words (cross-attention) show it in two ways: no word where there is
 speech, or one word that is stretched over what was skipped. Such a hole is transcribed as a window
 of its own, from pause to pause, because the times of the words beside a hole are wrong, too; if
 that brings nothing, the hole alone. The words are inserted where they were said.
+
+Of clips of more than 30 s, the engine cuts windows at the timestamps that it predicts. It computes
+the spectrogram of its whole input at once, at 25 kB for each 0.01 s, so it gets pieces of five
+minutes. A piece ends at the first window that would reach beyond it, and the next piece starts with
+that window: the windows are those of a single pass.
 """
 
 from __future__ import annotations
@@ -14,21 +19,30 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil
 from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import speech
-from ...base.arrays import RATE
+from ...base.arrays import RATE, Float32s
 from ...speech import Span
 from .. import SpeechClip, Transcript, Word
+from .loading import Settings
 from .results import (
+    APPENDED,
+    HOP,
+    PREPENDED,
     SILENCE_LOGPROB,
     BeamResult,
     Language,
     Window,
     ordered,
 )
-from .windows import LOOP_RATIO, SECONDS
+from .windows import LOOP_RATIO, LOOP_RETRY, SECONDS
+
+if TYPE_CHECKING:
+    from faster_whisper import WhisperModel
+    from faster_whisper.transcribe import Segment
 
 WIDEST_SECONDS = 25.0  # that are transcribed again for one hole
 PAUSE_SECONDS = 0.2  # shortest pause at which a text is parted
@@ -93,22 +107,15 @@ class Hearing:
         from there, Whisper would skip the same again."""
         pauses = [*_pauses(self.words, self.clip.speech)]
         start, end = hole.span
-        if self._within_speech(start):
+        inner = [(first + EDGE_SECONDS, last - EDGE_SECONDS) for first, last in self.clip.speech]
+        if any(first < start < last for first, last in inner):
             start = max((pause for pause in pauses if pause <= start), default=start)
-        if self._within_speech(end):
+        if any(first < end < last for first, last in inner):
             end = min((pause for pause in pauses if pause >= end), default=self.seconds)
         return (start, end) if end - start <= WIDEST_SECONDS else hole.span
 
-    def _within_speech(self, edge: float) -> bool:
-        spans = self.clip.speech
-        return any(first + EDGE_SECONDS < edge < last - EDGE_SECONDS for first, last in spans)
-
     def holes(self) -> list[Hole]:
         return holes(self.words, self.clip.speech, self.seconds)
-
-    def _longest_hole(self) -> tuple[float, float]:
-        longest = max(self.holes(), key=lambda hole: hole.speech, default=Hole(0.0, 0.0, 0.0))
-        return longest.start, longest.speech
 
     def cut(self, span: Span) -> SpeechClip:
         """The samples of a span as a clip of its own."""
@@ -127,7 +134,10 @@ class Hearing:
             self._fail(span)
             return
         moved = tuple(replace(w, start=w.start + span[0], end=w.end + span[0]) for w in words)
-        others = [(part, _outside(span, part_words)) for part, part_words in self.parts]
+        others = []
+        for part, part_words in self.parts:  # the words whose middle lies outside
+            outside = (w for w in part_words if not span[0] <= (w.start + w.end) / 2 <= span[1])
+            others.append((part, tuple(outside)))
         before, after = (sum(len(left) for _, left in parts) for parts in (self.parts, others))
         if len(words) <= before - after:  # the stretched word again, or less
             self._fail(span)
@@ -154,10 +164,10 @@ class Hearing:
         """All parts as one. Log-probability: mean over tokens; compression: the worst part's."""
         first = self.parts[0][0]
         heard = [part for part, _ in self.parts]
-        text = first.text
+        text, words = first.text, self.words
         if len(heard) > 1:
-            text = " ".join("".join(word.word for word in self.words).split())
-        words = self.words
+            text = " ".join("".join(word.word for word in words).split())
+        longest = max(self.holes(), key=lambda hole: hole.speech, default=Hole(0.0, 0.0, 0.0))
         weights = [len(part.tokens) + 1 for part in heard]
         return Transcript(
             text="" if first.silent else text,
@@ -168,15 +178,10 @@ class Hearing:
             compression_ratio=max(part.ratio for part in heard),
             words=(words if self.aligned else None) if with_words else None,
             text_end=(words[-1].end if words else 0.0) if self.aligned else None,
-            hole=self._longest_hole() if self.aligned else None,
+            hole=(longest.start, longest.speech) if self.aligned else None,
             detected_language=self.language.detected,
             detected_probability=self.language.detected_probability,
         )
-
-
-def _outside(span: Span, words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The words whose middle lies outside a span."""
-    return tuple(w for w in words if not span[0] <= (w.start + w.end) / 2 <= span[1])
 
 
 def _covered(span: Span, others: Sequence[Span]) -> bool:
@@ -260,7 +265,10 @@ def _pieces(
     words: Sequence[Word], spans: Sequence[Span], seconds: float
 ) -> Iterator[tuple[int, Hole]]:
     """Gaps with speech and stretched words, numbered: word n is 2 n + 1, the gap before it 2 n."""
-    covered, pace = 0.0, _pace(words, spans)
+    paces = [speech.within(spans, word.start, word.end) / _usual(word) for word in words]
+    # Of the clip's words, in times their usual one: slow speech is not a hole.
+    pace = min(max(median(paces or [1.0]), 1.0), SLOWEST)
+    covered = 0.0
     for number, word in enumerate([*words, None]):
         start = seconds if word is None else word.start
         if (missing := speech.within(spans, covered, start)) > 0:
@@ -276,14 +284,112 @@ def _pieces(
         covered = max(covered, word.end)
 
 
-def _pace(words: Sequence[Word], spans: Sequence[Span]) -> float:
-    """Speech of the clip's words, in times their usual one: slow speech is not a hole."""
-    paces = (speech.within(spans, word.start, word.end) / _usual(word) for word in words)
-    return min(max(median([*paces] or [1.0]), 1.0), SLOWEST)
-
-
 def _usual(word: Word) -> float:
     """Speech that a word usually takes, s."""
     text = word.word.strip()
     spelled = sum(c.isdigit() for c in text) + len(text) * text.isupper()
     return WORD_SECONDS + CHARACTER_SECONDS * len(text) + SPELLED_SECONDS * spelled
+
+
+PIECE = 300 * RATE  # samples of a longer clip that the engine gets at once
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """One loaded model for long clips."""
+
+    model: WhisperModel
+    settings: Settings
+
+    def hear(self, clip: SpeechClip, language: Language) -> Hearing:
+        """The clip's text with the times of its words. RuntimeError, ValueError or MemoryError when
+        the engine refuses it."""
+        segments: list[Segment] = []
+        words: list[Word] = []
+        aligned = True
+        position = 0
+        while position < len(clip.samples):
+            piece = clip.samples[position : position + PIECE]
+            found = self._piece(piece, language.code)
+            step = len(piece)
+            if position + len(piece) < len(clip.samples):
+                found, step = whole_windows(found, len(piece))
+            segments += found
+            aligned &= all(segment.words is not None for segment in found)
+            offset = position / RATE
+            words += [
+                Word(word.word, word.start + offset, word.end + offset, word.probability)
+                for segment in found
+                for word in segment.words or ()
+            ]
+            position += step
+        in_order = ordered(words, len(clip.samples) / RATE)
+        return Hearing(clip, language, [(joined(segments), in_order)], aligned)
+
+    def _piece(self, samples: Float32s, language: str) -> list[Segment]:
+        segments = self._segments(samples, language)
+        if _loops(segments):
+            again = self._segments(samples, language, **LOOP_RETRY)
+            segments = segments if _loops(again) else again
+        return segments
+
+    def _segments(
+        self, samples: Float32s, language: str, timed: bool = True, **options: Any
+    ) -> list[Segment]:
+        """Segments of a piece, without words if the engine cannot align them."""
+        try:
+            segments, _ = self.model.transcribe(
+                samples.astype(np.float32, copy=False),
+                language=language,
+                beam_size=self.settings.beam_size,
+                temperature=0.0,  # above 0 the engine samples at random
+                condition_on_previous_text=False,  # else a loop continues to the end
+                vad_filter=False,
+                initial_prompt=self.settings.prompt_of(language),
+                prepend_punctuations=PREPENDED,
+                append_punctuations=APPENDED,
+                word_timestamps=timed,
+                **options,
+            )
+            return list(segments)
+        except IndexError:  # as in `results.aligned`
+            if not timed:
+                raise
+            return self._segments(samples, language, timed=False, **options)
+
+
+def whole_windows(segments: list[Segment], samples: int) -> tuple[list[Segment], int]:
+    """Segments whose windows lie in a piece of `samples`, and the sample where the next one starts.
+
+    That is the first window that reaches beyond the piece. Where silence leaves none, it is the
+    last place at which a window would have fitted.
+    """
+    kept = [s for s in segments if s.seek * HOP + SECONDS * RATE <= samples]
+    if len(kept) < len(segments):
+        return kept, int(segments[len(kept)].seek * HOP)
+    last = max((round(s.end * RATE) for s in kept), default=0)
+    return kept, min(max(samples - SECONDS * RATE, last), samples)
+
+
+def joined(segments: list[Segment]) -> BeamResult:
+    """The engine's segments as one result; the engine itself leaves out silent windows.
+
+    Log-probability: mean over tokens; no-speech: mean over time; compression ratio: the worst
+    window's, since that of a long text grows with its length.
+    """
+    if not segments:
+        return BeamResult("", 0.0, 1.0)
+    tokens = [len(s.tokens) + 1 for s in segments]
+    seconds = [max(s.end - s.start, 1e-3) for s in segments]
+    return BeamResult(
+        " ".join("".join(s.text for s in segments).split()),
+        float(np.average([s.avg_logprob for s in segments], weights=tokens)),
+        float(np.average([s.no_speech_prob for s in segments], weights=seconds)),
+        tuple(token for s in segments for token in s.tokens),
+        max(s.compression_ratio for s in segments),
+    )
+
+
+def _loops(segments: list[Segment]) -> bool:
+    """Whether a text repeats itself so much that the engine ran in a loop."""
+    return any(s.compression_ratio > LOOP_RATIO for s in segments)

@@ -10,7 +10,7 @@ encodes the whole batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,11 @@ from ...plugins.contracts.text import words
 from ...scoring import said
 from .. import SharedWindow, SpeechClip, Word
 from . import loading, results
+from .loading import Settings
 from .results import DOUBTFUL, BeamResult, Context, Language, Window
-from .settings import Settings
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
-    from ctranslate2.models import WhisperGenerationResult
     from faster_whisper import WhisperModel
     from faster_whisper.tokenizer import Tokenizer
 
@@ -40,7 +39,7 @@ LENGTHS = ((10, 5.0), (15, 6.5), (20, 11.5), (25, 16.5))
 TAIL = RATE // 2  # samples of digital silence after a clip with its own window
 #: A text with a higher compression ratio is a loop (Radford et al. 2022, section 4.5).
 LOOP_RATIO = 2.4
-LOOP_RETRY = {"no_repeat_ngram_size": 3}
+LOOP_RETRY: Mapping[str, Any] = {"no_repeat_ngram_size": 3}
 #: A clip and Whisper's code of its forced language, or None to detect it.
 ForcedClip = tuple[SpeechClip, str | None]
 #: Tokens, and the tokenizer of the language that they name.
@@ -93,9 +92,8 @@ class Windows:
         encoded = self.encode(clips)
         forced = [language for _, language in asked]
         languages = languages_of_windows(self._model, encoded, forced, detect)
-        arguments = zip(clips, languages, before, strict=True)
-        prompts = [self._prompt(*one) for one in arguments]
-        heard = self._generate(encoded, prompts, [is_short(clip) for clip in clips])
+        prompts = [*map(self._prompt, clips, languages, before)]
+        heard = self._generate(encoded, prompts, [*map(is_short, clips)])
         parts = _parts(encoded, [[i] for i in range(len(asked))])
         return [*map(self._window, clips, parts, heard, languages, before)]
 
@@ -217,8 +215,14 @@ class Windows:
                 **options,
             )
             for i, result in zip(members, generated, strict=True):
-                tokenizer = prompts[i][1]
-                texts = _heard(result, tokenizer)
+                tokenizer, silence = prompts[i][1], float(result.no_speech_prob)
+                texts = []  # best first
+                for tokens, score in zip(result.sequences_ids, result.scores, strict=True):
+                    # The engine's score is the mean over tokens; Whisper's counts the end of text
+                    # as one more.
+                    logprob = float(score * len(tokens) / (len(tokens) + 1))
+                    text = tokenizer.decode(tokens).strip()
+                    texts.append(BeamResult(text, logprob, silence, tuple(tokens)))
                 heard[i] = likeliest(texts, tokenizer.language_code) if several else texts[0]
         return [heard[i] for i in range(len(prompts))]
 
@@ -237,8 +241,9 @@ class Windows:
 def tokenizer_of(model: WhisperModel, language: str) -> Tokenizer:
     from faster_whisper.tokenizer import Tokenizer
 
-    multilingual = model.model.is_multilingual
-    return Tokenizer(model.hf_tokenizer, multilingual, task="transcribe", language=language)
+    return Tokenizer(
+        model.hf_tokenizer, model.model.is_multilingual, task="transcribe", language=language
+    )
 
 
 def _parts(encoded: StorageView, groups: Sequence[list[int]]) -> list[StorageView]:
@@ -251,17 +256,6 @@ def _parts(encoded: StorageView, groups: Sequence[list[int]]) -> list[StorageVie
     host = np.array(encoded.to_device(ctranslate2.Device.cpu))
     view = ctranslate2.StorageView.from_array
     return [view(np.ascontiguousarray(host[rows])) for rows in groups]
-
-
-def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> list[BeamResult]:
-    """The texts of a window, best first."""
-    texts = []
-    for tokens, score in zip(result.sequences_ids, result.scores, strict=True):
-        # The engine's score is the mean over tokens; Whisper's counts the end of text as one more.
-        logprob = float(score * len(tokens) / (len(tokens) + 1))
-        text = tokenizer.decode(tokens).strip()
-        texts.append(BeamResult(text, logprob, float(result.no_speech_prob), tuple(tokens)))
-    return texts
 
 
 # Clips with less than 0.7 s of speech: a word, which Whisper tends to write twice ("six six").
@@ -293,14 +287,15 @@ def likeliest(hypotheses: Sequence[BeamResult], language: str) -> BeamResult:
     texts_of: dict[tuple[str, ...], list[BeamResult]] = defaultdict(list)
     for heard in hypotheses:
         texts_of[tuple(words(said(heard.text, language)))].append(heard)
-    return texts_of[max(texts_of, key=lambda spoken: _weight(spoken, texts_of[spoken]))][0]
 
+    def likely(spoken: tuple[str, ...]) -> float:
+        """The probability that one of the texts with these words was said."""
+        # The mean of each counts the end of the text as a token.
+        texts = texts_of[spoken]
+        whole = sum(exp(heard.avg_logprob * (len(heard.tokens) + 1)) for heard in texts)
+        return whole / (RARELY_TWICE if any(a == b for a, b in pairwise(spoken)) else 1.0)
 
-def _weight(spoken: Sequence[str], texts: Sequence[BeamResult]) -> float:
-    """The probability that one of the texts was said, whose words are `spoken`."""
-    # The mean of each counts the end of the text as a token.
-    likely = sum(exp(heard.avg_logprob * (len(heard.tokens) + 1)) for heard in texts)
-    return likely / RARELY_TWICE if any(one == other for one, other in pairwise(spoken)) else likely
+    return texts_of[max(texts_of, key=likely)][0]
 
 
 # Which language is spoken: in a window, and in each utterance of a window that several share.
@@ -343,30 +338,25 @@ def languages_of_utterances(
     `language` is that of all."""
     if language.probability is None:
         return (language,) * len(shared.bounds)
-    seem = _seem(model, encoded, shared, language)
-    others = [one.detected_probability or 0.0 for one in seem if one.code != language.code]
-    least = LIKELY if max(others, default=0.0) >= CERTAIN else CERTAIN
-    return tuple(one if (one.detected_probability or 0.0) >= least else language for one in seem)
-
-
-def _seem(
-    model: WhisperModel, encoded: StorageView, shared: SharedWindow, language: Language
-) -> list[Language]:
-    """The language of each utterance by itself; `language` where that is the same."""
     import ctranslate2
 
     host = np.array(encoded.to_device(ctranslate2.Device.cpu))
-    languages = []
+    alone = []  # the language of each utterance by itself, and its probability
     for start, end in shared.bounds:
-        spoken = language
+        spoken = language.code, 0.0
         if end - start >= HEARD_SECONDS * RATE:
             part = host[:, start * FRAMES // RATE : -(-end * FRAMES // RATE)]
             view = ctranslate2.StorageView.from_array(np.ascontiguousarray(part))
-            code, probability = _best(model.model.detect_language(view)[0])
-            if code != language.code:
-                spoken = Language(code, probability, code, probability)
-        languages.append(spoken)
-    return languages
+            spoken = _best(model.model.detect_language(view)[0])
+        alone.append(spoken)
+    others = [probability for code, probability in alone if code != language.code]
+    least = LIKELY if max(others, default=0.0) >= CERTAIN else CERTAIN
+    return tuple(
+        Language(code, probability, code, probability)
+        if code != language.code and probability >= least
+        else language
+        for code, probability in alone
+    )
 
 
 def _best(detected: Sequence[tuple[str, float]]) -> tuple[str, float]:

@@ -23,10 +23,10 @@ _NO_MEMORY = re.compile(r"out of memory|bad_alloc|alloc_failed|(failed to|cannot
 _DEVICE = re.compile("cuda|cublas|cudnn", re.I)
 
 
-def batches(seconds: Sequence[float], most: int) -> list[list[int]]:
-    """Indices of clips, longest first, in batches of at most `most`: an engine pads a batch to its
-    longest clip, and beam search ends with the longest text."""
-    order = sorted(range(len(seconds)), key=lambda i: (-seconds[i], i))
+def batches(items: Sequence[Item], seconds: Callable[[Item], float], most: int) -> list[list[Item]]:
+    """Items, longest first, in batches of at most `most`: an engine pads a batch to its longest
+    clip, and beam search ends with the longest text."""
+    order = sorted(items, key=lambda item: -seconds(item))
     return [order[start : start + most] for start in range(0, len(order), most)]
 
 
@@ -35,6 +35,7 @@ class Limit:
 
     def __init__(self) -> None:
         self.most: int | None = None
+        self.refused = 0  # batches
         #: Whether the engine has just refused a batch for lack of memory. On a GPU the call after
         #: that one may fail with the error that it left behind (CTranslate2 4.8 on an H100:
         #: "cudaErrorInvalidDevice"), and the one after works again.
@@ -57,18 +58,7 @@ def halved(
     parts; `failed` makes the result of an item that is refused alone. A lost device raises, because
     it would fail for every later clip; an error left behind by a lack of memory does not count as
     one."""
-    return _halved(items, compute, failed, limit)[0]
-
-
-def _halved(
-    items: Sequence[Item],
-    compute: Callable[[list[Item]], list[Result]],
-    failed: Callable[[Exception], Result],
-    limit: Limit,
-) -> tuple[list[Result], bool]:
-    """Results, and whether the engine accepted every part at once."""
     results: list[Result] = []
-    smooth = True
     while len(results) < len(items):
         part = list(items[len(results) :][: limit.most])
         try:
@@ -81,18 +71,17 @@ def _halved(
                     raise
                 limit.echoes = False
                 continue
-            smooth = False
+            limit.refused += 1
             short = limit.echoes = out_of_memory(error)
             if len(part) == 1:
                 results.append(failed(error))
                 continue
-        half = (len(part) + 1) // 2
-        first, one = _halved(part[:half], compute, failed, limit)
-        second, two = _halved(part[half:], compute, failed, limit)
-        if short and one and two:  # else one clip is to blame, or a half has lowered it
+        half, before = (len(part) + 1) // 2, limit.refused
+        for piece in (part[:half], part[half:]):
+            results += halved(piece, compute, failed, limit)
+        if short and limit.refused == before:  # else a clip is to blame, or a half has lowered it
             limit.lower(half)
-        results += [*first, *second]
-    return results, smooth
+    return results
 
 
 def engine_fault(error: Exception) -> str:
@@ -101,7 +90,6 @@ def engine_fault(error: Exception) -> str:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an engine ran out of memory, on the machine or on a GPU."""
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
 
 
@@ -181,15 +169,12 @@ class Engine:
                 yield self._joined(results, lengths, language)
 
     def _all(self, pieces: list[Piece]) -> list[EngineResult]:
-        """The result for each piece, in order."""
         results: dict[int, EngineResult] = {}
         for language in sorted({language or "" for _, language in pieces}):
             indices = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
-            seconds = [len(pieces[i][0]) / RATE for i in indices]
-            for batch in batches(seconds, self.most):
-                asked = [pieces[indices[i]] for i in batch]
-                shared = halved(asked, self.hear, failed, self.limit)
-                results.update(zip((indices[i] for i in batch), shared, strict=True))
+            for batch in batches(indices, lambda i: len(pieces[i][0]), self.most):
+                shared = halved([pieces[i] for i in batch], self.hear, failed, self.limit)
+                results.update(zip(batch, shared, strict=True))
         return [results[i] for i in range(len(pieces))]
 
     def _joined(

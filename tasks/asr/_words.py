@@ -160,7 +160,7 @@ def timed(
     # Neighbours share a gap; at the ends of the clip there is no neighbour.
     before = [begin, *((end + start) / 2 for (_, end), (start, _) in pairwise(spans))]
     behind = [*before[1:], until]
-    found = {
+    aligned_words = {
         place: Word(
             words[place],
             max(start - BESIDE, min(low, start)),
@@ -171,21 +171,25 @@ def timed(
             probabilities.items(), spans, before, behind, strict=False
         )
     }
-    return _completed(words, found, {*places}, begin, until)
+    return _completed(words, aligned_words, {*places}, begin, until)
 
 
 def _completed(
-    words: Sequence[str], found: dict[int, Word], spelt: set[int], begin: float, until: float
+    words: Sequence[str],
+    aligned_words: dict[int, Word],
+    spelt: set[int],
+    begin: float,
+    until: float,
 ) -> tuple[Word, ...]:
-    """All words, those that were not found between `begin` and `until`; neighbours share a gap."""
+    """All words; those without a time share the gap of their neighbours, or up to an end."""
     whole: list[Word] = []
     for place in range(len(words)):
-        if place in found:
-            whole.append(found[place])
+        if place in aligned_words:
+            whole.append(aligned_words[place])
         elif len(whole) == place:  # the first of a gap
-            after = next((n for n in range(place, len(words)) if n in found), len(words))
+            after = next((n for n in range(place, len(words)) if n in aligned_words), len(words))
             low = whole[-1].end if whole else begin
-            high = found[after].start if after in found else until
+            high = aligned_words[after].start if after in aligned_words else until
             shares = np.linspace(low, max(low, high), after - place + 1).tolist()
             for n, start, end in zip(range(place, after), shares[:-1], shares[1:], strict=True):
                 whole.append(Word(words[n], start, end, 0.0 if n in spelt else None))

@@ -48,13 +48,11 @@ class Settings(StageSettings):
 
 
 def abilities(settings: Settings) -> Abilities:
-    """The licence and the languages are those of the model card in its folder."""
     licence, languages = _model_folder.card(settings.model)
     return Abilities(languages, settings.max_seconds, ("avg_logprob", "word_times"), licence)
 
 
 def weights(settings: Settings) -> str:
-    """sha256 over the files that are used. ConfigError when one is missing."""
     files = _files(settings)
     alphabet(files[1])
     return _model_folder.identity(files)
@@ -140,7 +138,6 @@ class Backend:
         return logprobs
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order."""
         return self._engine.transcripts(clips, [clip.language for clip in clips])
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:

@@ -35,12 +35,10 @@ class Settings(StageSettings):
 
 
 def weights(settings: Settings) -> str:
-    """There are none."""
     return "fake"
 
 
 def abilities(settings: Settings) -> Abilities:
-    """Its scores are invented like its words."""
     return Abilities()
 
 
@@ -51,7 +49,6 @@ class Backend:
         self._settings = settings
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order."""
         for clip in clips:
             text = heard(clip, self._settings.seed)
             yield Transcript(

@@ -1,11 +1,10 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
 Clips of up to 30 s are transcribed several at once (`_whisper/windows.py`), those of one recording
-in shared windows and one after another (`_whisper/passages.py`), and speech that their texts miss
-is transcribed again (`_whisper/whole_clips.py`). Longer clips go through the engine's long form one
-at a time (`_whisper/long_clips.py`), and speech that it misses is transcribed again, too. Clips of
-a batch have similar lengths and windows of one length; a forced language may have its own batch
-size.
+in shared windows and one after another (`_whisper/passages.py`), longer ones through the engine's
+long form, one at a time; speech that the texts miss is transcribed again
+(`_whisper/whole_clips.py`). Clips of a batch have similar lengths and windows of one length; a
+forced language may have its own batch size.
 
 Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model on this machine.
 """
@@ -47,7 +46,6 @@ def wants_gpu(settings: Settings) -> bool:
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    """What CTranslate2 lacks on this machine to use a GPU, or None."""
     from ..plugins import gpu
 
     return gpu.ctranslate2_fault()
@@ -210,10 +208,9 @@ class Backend:
             most = 1 if is_long(clip) else self._settings.size_of(language, self._device)
             alike = most, self._windows.length(clip), request.window is not None
             groups.setdefault(alike, []).append(request)
-        plan_of_all = []
+        plan_of_all: list[list[Request]] = []
         for (most, *_), members in groups.items():
-            seconds = [request.seconds for request in members]
-            plan_of_all += [[members[i] for i in plan] for plan in _pieces.batches(seconds, most)]
+            plan_of_all += _pieces.batches(members, lambda request: request.seconds, most)
         return sorted(plan_of_all, key=lambda batch: (-batch[0].seconds, batch[0].earliest))
 
     @property

@@ -92,7 +92,6 @@ class Backend:
         self._engine = _pieces.Engine(self._hear, LONGEST, most=1, timed=False)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order."""
         refusals = [language_fault(self._settings, clip.language or "en") for clip in clips]
         return self._engine.transcripts(clips, ["en"] * len(clips), refusals)
 

@@ -135,7 +135,6 @@ def gpu_fault(settings: Settings) -> str | None:
 
 
 def abilities(settings: Settings) -> Abilities:
-    """The licence and the languages are those of the model card in its folder."""
     kind = KINDS.get(settings.family or _stated(settings) or "")
     licence, languages = _model_folder.card(settings.model)
     if kind is None:
@@ -146,7 +145,6 @@ def abilities(settings: Settings) -> Abilities:
 
 
 def weights(settings: Settings) -> str:
-    """sha256 over the files that are used. ConfigError when one is missing."""
     return _model_folder.identity(_files(settings).values())
 
 
@@ -160,8 +158,8 @@ def language_fault(settings: Settings, language: str) -> str | None:
         return None
     lists = [path for path in _files(settings).values() if path.suffix in WORD_FILES]
     codes = {code for path in lists for code in _TOKEN.findall(_model_folder.text_of(path))}
-    known = not codes or language_codes.base(language) in codes
-    return None if known else language_codes.unknown(language)
+    accepted = not codes or language_codes.base(language) in codes
+    return None if accepted else language_codes.unknown(language)
 
 
 def _stated(settings: Settings) -> str | None:
@@ -222,7 +220,6 @@ class Backend:
         )
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order; pieces of similar length share a batch."""
         languages = [clip.language or self._settings.language for clip in clips]
         return self._engine.transcripts(clips, languages)
 

@@ -64,8 +64,8 @@ def transcript(
     for segment in segments:
         start, end = _number(segment.get("start")), _number(segment.get("end"))
         lengths.append(1.0 if start is None or end is None else max(end - start, 1e-3))
-        said = segment.get("tokens")
-        tokens.append(len(said) + 1.0 if isinstance(said, list) else 1.0)
+        listed = segment.get("tokens")
+        tokens.append(len(listed) + 1.0 if isinstance(listed, list) else 1.0)
     logprob = _mean(_real(segments, "avg_logprob"), tokens)
     if logprob is None or logprob > 0:  # of tokens, as OpenAI's newer models give them
         scores = _real(_objects(answer.get("logprobs")), "logprob")
@@ -248,7 +248,6 @@ class Backend:
         return self._sent(silence, self._settings.language)
 
     def _sent(self, samples: Float32s, language: str | None) -> Body:
-        """The form that is sent with the audio."""
         settings = self._settings
         prompt = settings.prompt
         if isinstance(prompt, dict):

@@ -73,7 +73,6 @@ class Settings(StageSettings):
 
 
 def abilities(settings: Settings) -> Abilities:
-    """The licence is that of the model card in its folder."""
     licence, _ = _model_folder.card(settings.model)
     return Abilities(LANGUAGES[settings.family], settings.max_seconds, ("word_times",), licence)
 
@@ -86,7 +85,6 @@ def language_fault(settings: Settings, language: str | None) -> str | None:
 
 
 def weights(settings: Settings) -> str:
-    """sha256 over graph and tokens. ConfigError when one is missing."""
     return _model_folder.identity(_files(settings))
 
 
@@ -127,7 +125,6 @@ class Backend:
         )
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order; pieces of similar length share a batch."""
         languages = [_base(clip.language) or self._settings.language for clip in clips]
         refusals = [language_fault(self._settings, language) for language in languages]
         return self._engine.transcripts(clips, languages, refusals)

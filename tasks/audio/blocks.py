@@ -43,7 +43,6 @@ def energy(samples: Samples) -> float:
 
 
 def all_finite(samples: Samples) -> bool:
-    """Whether no sample is NaN or infinite."""
     # A NaN or an infinity makes the sum of squares non-finite, and that takes one pass over memory.
     # Large finite samples may overflow the sum: then every sample is checked.
     if samples.flags.c_contiguous and math.isfinite(energy(samples)):

@@ -65,7 +65,6 @@ class Clip:
         return cls(rate, channels, count, pieces=tuple(pieces), weights=weights)
 
     def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
-        """The same clip with data about its recording."""
         return replace(self, header_seconds=header_seconds, recording_bytes=recording_bytes)
 
     @property

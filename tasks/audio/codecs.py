@@ -28,7 +28,6 @@ FORMATS = (*SNDFILE, *FFMPEG)
 
 
 def versions() -> dict[str, str]:
-    """Versions of the decoding libraries."""
     import av
     import soundfile as sf
 

@@ -118,10 +118,10 @@ def opened(
     """A decoder for a file of `size` bytes; with `header_only` it need not give samples. `track`
     and `headerless`: as in a Locator. ItemError `unreadable` if no library can open the file, or it
     lacks the track."""
+    kind = file_kinds.BY_NAME.get(headerless or "")
     try:
-        result = _by_name(file, size, headerless) or _opened_anywhere(
-            file, size, header_only, track
-        )
+        result = _by_name(file, size, kind) if kind else None
+        result = result or _opened_anywhere(file, size, header_only, track)
     except ItemError as error:
         if headerless and error.code == "unreadable" and (no := file_kinds.rateless(headerless)):
             raise ItemError(error.code, no) from error
@@ -133,12 +133,9 @@ def opened(
     return result
 
 
-def _by_name(file: BinaryIO, size: int, headerless: str | None) -> Opened | None:
-    """A decoder for a file without a header that only its name tells; None for any other, also one
-    that libsndfile recognises by its content."""
-    kind = file_kinds.BY_NAME.get(headerless or "")
-    if kind is None:
-        return None
+def _by_name(file: BinaryIO, size: int, kind: str) -> Opened | None:
+    """A decoder for a file without a header that only its name tells; None for one that libsndfile
+    recognises by its content."""
     with suppress(sf.SoundFileError):
         SoundFile(file, size).close()
         file.seek(0)
@@ -234,12 +231,11 @@ def _unpaged(file: BinaryIO, size: int, header_only: bool, track: int | None) ->
 def _opened(
     file: BinaryIO, size: int, pages: ogg_pages.Pages | None, track: int | None = None
 ) -> Decoder:
-    first = ""
-    _refuse_sample_dump(file)
+    first, for_ffmpeg = "", _is_ffmpegs_own(file)
     if pages and pages.opus and pages.unended and not pages.faults:
         file = ogg_pages.ended(file, size, pages.unended)  # libsndfile would break at its end
     # libsndfile drops the pauses of a call.
-    if not (pages and (pages.faults or pages.leaps)) and not _is_ffmpegs_own(file):
+    if not (pages and (pages.faults or pages.leaps)) and not for_ffmpeg:
         try:
             decoder = SoundFile(file, size)
             left_to_ffmpeg = decoder.header.format.startswith(_FFMPEGS_OWN)
@@ -304,16 +300,12 @@ def _why_closed(file: BinaryIO, first: str, second: str) -> str:
 
 
 @undisturbed
-def _refuse_sample_dump(file: BinaryIO) -> None:
+def _is_ffmpegs_own(file: BinaryIO) -> bool:
+    """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader writes to the
+    terminal, so it must not see it. ItemError for what no library shall see."""
     if file.read(len(_SDS)) == _SDS:
         what = "a MIDI sample dump (SDS), whose checksums no decoder here verifies"
         raise ItemError("unreadable", f"{what}; convert it to WAV")
-
-
-@undisturbed
-def _is_ffmpegs_own(file: BinaryIO) -> bool:
-    """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader writes to the
-    terminal, so it must not see it."""
     file.seek(mp3.id3_length(file))
     head = file.read(4)
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)

@@ -27,7 +27,7 @@ from ..recording.faults import Fault
 from ..recording.tracks import NOT_READ, SUBTITLES
 from . import channels
 from .blocks import energy
-from .damage import adts, edits, matroska
+from .damage import bare_frames, containers
 from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from .damage.mp3 import has_frame_count
 from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
@@ -97,8 +97,8 @@ class FFmpeg(Decoder):
     ) -> None:
         self._leaps = leaps
         self._info = flac_info(file)
-        self._wrong_clusters = matroska.damaged_spans(file, size)
-        break_after = adts.first_break(file, size)
+        self._wrong_clusters = containers.damaged_spans(file, size)
+        break_after = bare_frames.first_break(file, size)
         self._container = open_container(file, kind)
         try:
             if track is None and len(self._container.streams.audio) > 1:
@@ -112,7 +112,7 @@ class FFmpeg(Decoder):
             self._counts_frames = self._name == "mp3" and has_frame_count(file)
             self._packets = Packets(self._container, stream, self._name, break_after)
             self._frames = self._packets.frames()
-            if self._name == "mov" and (empty := edits.empty_edits(file, size, track or 0)):
+            if self._name == "mov" and (empty := containers.empty_edits(file, size, track or 0)):
                 self._frames = _outside(self._frames, empty)
             self._first, gap = next(self._frames)
             if self._first is None and gap.packets:
@@ -288,7 +288,7 @@ def _notes_of_film(container: InputContainer, start: float) -> Iterator[str]:
             )
 
 
-def _outside(frames: Frames, empty: Sequence[edits.Span]) -> Frames:
+def _outside(frames: Frames, empty: Sequence[containers.Span]) -> Frames:
     """The frames, without those in empty edits."""
     for frame, gap in frames:
         middle = -1.0

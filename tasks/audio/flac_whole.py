@@ -16,7 +16,6 @@ import av
 import numpy as np
 from av.audio.codeccontext import AudioCodecContext
 
-from ..base.arrays import Int32s
 from ..recording.container import undisturbed
 from ..recording.faults import Fault
 from .damage.flac_md5 import INFO_BYTES, StreamInfo, info_in
@@ -127,16 +126,12 @@ def _samples(frames: Sequence[av.AudioFrame], info: StreamInfo) -> Samples | Non
     values = np.frombuffer(
         b"".join(memoryview(frame.planes[0])[: frame.samples * width] for frame in frames), kind
     )
-    raw = values.data if info.bits == 16 else _upper_bytes(values)
-    if hashlib.md5(raw, usedforsecurity=False).digest() != info.md5:
+    # The MD5 of 24 bits is that of the upper three bytes.
+    raw = values if info.bits == 16 else values.view(np.uint8).reshape(-1, 4)[:, 1:]
+    if hashlib.md5(raw.tobytes(), usedforsecurity=False).digest() != info.md5:
         return None
     table = values.reshape(-1, info.channels)
     if len(table) != info.frames:
         return None
     samples: Samples = np.multiply(table, np.float32(1 / scale), dtype=np.float32, casting="unsafe")
     return samples
-
-
-def _upper_bytes(values: Int32s) -> bytes:
-    """The upper three bytes of each value."""
-    return values.view(np.uint8).reshape(-1, 4)[:, 1:].tobytes()

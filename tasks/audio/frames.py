@@ -47,7 +47,6 @@ class Assembler:
         return int(self._fifo.samples)
 
     def differs(self, frame: av.AudioFrame) -> bool:
-        """Whether a frame's rate or channels differ from the previous frame's."""
         return (frame.sample_rate, frame.layout.nb_channels) != self._form
 
     def change(self, frame: av.AudioFrame) -> Iterator[Samples]:
@@ -83,7 +82,6 @@ class Assembler:
             yield from self._converted(fifo.read())
 
     def finish(self) -> Iterator[Samples]:
-        """Everything held back."""
         yield from self.flush()
         if self._converter is not None:
             yield from self._converter.rest()
@@ -142,8 +140,7 @@ class PartConverter:
         channels: int,
         weights: Weights | None = None,
     ) -> None:
-        self._weights = weights
-        self._mixed = part_channels != channels
+        self._mixed, self._weights = part_channels != channels, weights
         self._channels, self._rate = channels, part_rate
         self._layout = f"{channels} channels"
         # A block grows by the ratio of the rates in the file, which may be as high as 768.
@@ -154,28 +151,23 @@ class PartConverter:
 
     def push(self, block: Samples) -> Iterator[Samples]:
         for start in range(0, len(block), self._step):
-            yield from self._converted(block[start : start + self._step])
+            part = block[start : start + self._step]
+            if self._mixed:
+                mixed = mean(part, np.float32, self._weights)
+                part = np.repeat(mixed[:, None], self._channels, axis=1)
+            if self._resampler is None:
+                yield part
+                continue
+            packed = np.ascontiguousarray(part, np.float32).reshape(1, -1)
+            frame = av.AudioFrame.from_ndarray(packed, "flt", self._layout)
+            frame.sample_rate = self._rate
+            yield from self._resampled(frame)
 
-    def _converted(self, block: Samples) -> list[Samples]:
-        if self._mixed:
-            mixed = mean(block, np.float32, self._weights)
-            block = np.repeat(mixed[:, None], self._channels, axis=1)
-        if self._resampler is None:
-            return [block]
-        packed = np.ascontiguousarray(block, np.float32).reshape(1, -1)
-        frame = av.AudioFrame.from_ndarray(packed, "flt", self._layout)
-        frame.sample_rate = self._rate
-        return list(self._resampled(self._resampler, frame))
+    def rest(self) -> Iterator[Samples]:
+        return self._resampled(None)
 
-    def rest(self) -> list[Samples]:
-        return [] if self._resampler is None else list(self._resampled(self._resampler, None))
-
-    def _resampled(
-        self, resampler: av.AudioResampler, frame: av.AudioFrame | None
-    ) -> Iterator[Samples]:
-        for ready in resampler.resample(frame):
-            values = np.frombuffer(
-                memoryview(ready.planes[0]), np.float32, ready.samples * self._channels
-            )
+    def _resampled(self, frame: av.AudioFrame | None) -> Iterator[Samples]:
+        for ready in self._resampler.resample(frame) if self._resampler else ():
             if ready.samples:
-                yield values.reshape(-1, self._channels).copy()
+                plane, count = memoryview(ready.planes[0]), ready.samples * self._channels
+                yield np.frombuffer(plane, np.float32, count).reshape(-1, self._channels).copy()

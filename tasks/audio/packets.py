@@ -14,7 +14,7 @@ from av.packet import Packet
 
 from ..base.errors import ItemError
 from ..recording.faults import Fault, merged
-from .damage import adts
+from .damage.bare_frames import TAGS, adts_bytes
 from .damage.mp3 import frame_bytes
 from .types import AGAIN, Header
 
@@ -24,11 +24,10 @@ EXTRA_BITS = "Extra bits CRC error"
 #: In these containers, bytes before the first frame and after the last one are more often padding,
 #: tags or a web page than audio.
 LOOSE_END = {"mp3"}
-_TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
 #: Streams of bare frames: FFmpeg takes all bytes up to the next header for one packet.
 _BARE = {"mp3", "ac3", "eac3"}
 #: Length of a frame in bytes by its own header, for containers of bare frames.
-_FRAME_BYTES = {"mp3": frame_bytes, "aac": adts.frame_bytes}
+_FRAME_BYTES = {"mp3": frame_bytes, "aac": adts_bytes}
 #: Codecs whose packets never hold this many zero bytes before their end: FFmpeg decodes zeros in
 #: place of data to other sound, mostly without complaint. Silence takes a few bits a frame.
 _WITHOUT_ZEROS, _ZEROS = {"wmav1", "wmav2"}, bytes(32)
@@ -66,19 +65,15 @@ class Gap:
         return not (self.messages or self.packets or self.astray)
 
 
-@dataclass(slots=True)
-class _Decoded:
-    """A packet (None: the end), its frames, and FFmpeg's messages."""
-
-    packet: Packet[AudioStream] | None
-    frames: Sequence[av.AudioFrame] = ()
-    failed: av.FFmpegError | None = None
-    messages: Sequence[str] = ()
+#: A packet (None: the end), its frames, FFmpeg's refusal of it, and its messages.
+Decoded = tuple[
+    "Packet[AudioStream] | None", Sequence[av.AudioFrame], av.FFmpegError | None, list[str]
+]
 
 
 class Packets:
     """The packets of one stream of a container `name`. `break_after`: number of frames before an
-    ADTS stream breaks, from `adts.first_break`."""
+    ADTS stream breaks, from `bare_frames.first_break`."""
 
     def __init__(
         self, container: InputContainer, stream: AudioStream, name: str, break_after: int | None
@@ -94,15 +89,14 @@ class Packets:
         gap, done = Gap(), 0
         codec = self._stream.codec_context.name
         pcm, without_zeros = codec.startswith("pcm_"), codec in _WITHOUT_ZEROS
-        for decoded in self._decoded():
-            if decoded.messages:
-                gap.keep(decoded.messages)
-            packet = decoded.packet
+        for packet, frames, failed, messages in self._decoded():
+            if messages:
+                gap.keep(messages)
             if packet is None:
                 break
-            side_data = not packet.size and isinstance(decoded.failed, av.ArgumentError)
-            if decoded.failed is not None and not side_data:
-                self._reject(packet, decoded.failed, gap)
+            side_data = not packet.size and isinstance(failed, av.ArgumentError)
+            if failed is not None and not side_data:
+                self._reject(packet, failed, gap)
                 if gap.packets >= MOST_REJECTED:
                     if not self._usual:
                         break
@@ -115,16 +109,16 @@ class Packets:
                 gap.keep(["a corrupt packet"])
             if without_zeros and _ZEROS in bytes(packet).rstrip(b"\0"):
                 gap.keep(["zeros in place of its data"])
-            if decoded.frames:
+            if frames:
                 self.before, self.number = self._usual, done - bool(packet.size)
-            for frame in decoded.frames:
+            for frame in frames:
                 self._usual = packet.size or self._usual
                 yield frame, gap
                 if not gap.nothing:
                     gap = Gap()
         yield None, gap
 
-    def _decoded(self) -> Iterator[_Decoded]:
+    def _decoded(self) -> Iterator[Decoded]:
         """All packets in order, decoded; the end as one without a packet.
 
         The first is decoded alone, because readers of a header need no more; then in batches:
@@ -133,7 +127,7 @@ class Packets:
         packets = self._container.demux(self._stream)
         ended, most = False, 1
         while not ended:
-            batch: list[_Decoded] = []
+            batch: list[Decoded] = []
             size = 0
             with captured() as messages:
                 while not ended and len(batch) < most and size < _BATCH_BYTES:
@@ -142,27 +136,26 @@ class Packets:
                     except IndexError:  # PyAV: a packet of a stream that began after the header
                         packets = self._container.demux(self._stream)
                         continue
-                    decoded = _Decoded(packet)
+                    frames: Sequence[av.AudioFrame] = ()
+                    failed: av.FFmpegError | None = None
                     if packet is None:
                         ended = True
                     else:
                         size += packet.size
                         try:
-                            decoded.frames = packet.decode()
+                            frames = packet.decode()
                         except MemoryError:  # PyAV's is an FFmpegError as well
                             raise
                         except av.FFmpegError as error:
-                            decoded.failed = error
-                    if messages:
-                        decoded.messages = in_words(messages)
-                        messages.clear()
-                    batch.append(decoded)
+                            failed = error
+                    batch.append((packet, frames, failed, in_words(messages)))
+                    messages.clear()
             yield from batch
             most = min(2 * most, _BATCH)
 
     def _reject(self, packet: Packet[AudioStream], error: av.FFmpegError, gap: Gap) -> None:
         data = bytes(packet)
-        if self._name in LOOSE_END and data.startswith(_TAGS):
+        if self._name in LOOSE_END and data.startswith(TAGS):
             gap.messages.clear()  # a tag inside joined files
         elif EXTRA_BITS in str(error):
             raise error

@@ -17,9 +17,8 @@ from ..recording.faults import Fault, merged
 from ..recording.limits import Limits
 from ..recording.tracks import NOT_READ, PEAK
 from ..recording.unreachable import item_error
-from .beside import Beside, Unleaked
 from .blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
-from .channels import Listened, mean
+from .channels import Beside, Listened, Unleaked, mean
 from .damage.promise import lost_since, promise
 from .decoders import BROKEN, opened, words_of
 from .types import AGAIN, Header, Samples
@@ -29,10 +28,11 @@ LOUDEST = 1.01  # of full scale: lossy codecs overshoot it a little
 
 
 class Stream:
-    """A recording, decoded once, in order, up to its limits. `decoded`: samples so far."""
+    """A recording, decoded once, in order, up to its limits. `decoded`: samples so far. ItemError:
+    `missing`, `empty`, `unreadable`, `bad_sample_rate`."""
 
     def __init__(
-        self, locator: Locator, header_only: bool = False, limits: Limits | None = None
+        self, locator: Locator, limits: Limits | None = None, header_only: bool = False
     ) -> None:
         self._file, self._limits = as_file(locator), limits
         self._silenced = bool(locator.silenced)
@@ -165,7 +165,6 @@ class Stream:
             self.notes.append(f"its last frame has {audio.half_frame} of {audio.frame} bytes")
 
     def listened(self) -> Listened:
-        """A new converter of the blocks for detectors."""
         return Listened(self.weights) if self.beside is None else Unleaked(self.beside)
 
     def skip_to(self, sample: int) -> bool:
@@ -200,13 +199,11 @@ def picked(header: Header, *channels: int) -> Header:
     return replace(header, channels=len(channels), weights=None, picked=channels)
 
 
-def open_stream(locator: Locator, limits: Limits | None = None) -> Stream:
-    """Open a recording. ItemError: `missing`, `empty`, `unreadable`, `bad_sample_rate`."""
-    return Stream(locator, limits=limits)
+open_stream = Stream
 
 
 def probe(locator: Locator) -> Header:
-    """Only the header. ItemError as of `open_stream`, and `empty` if it promises no audio."""
+    """Only the header. ItemError as of `Stream`, and `empty` if it promises no audio."""
     with Stream(locator, header_only=True) as stream:
         if stream.header.frames == 0:
             what = f"the header says that there is no audio; {AGAIN}"

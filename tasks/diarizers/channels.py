@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..audio.beside import Beside, Unleaked
+from ..audio.channels import Beside, Unleaked
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
 from ..speech.silero import (

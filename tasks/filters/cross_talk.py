@@ -9,7 +9,7 @@ hold much of it.
 from __future__ import annotations
 
 from ..audio import Clip
-from ..audio.beside import LOUDER
+from ..audio.channels import LOUDER
 from ..settings import StageSettings, Threshold
 
 VERSION = 1

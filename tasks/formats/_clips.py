@@ -48,8 +48,6 @@ class Encoding:
 
 
 class AudioSettings(StageSettings):
-    """Settings of a format whose audio is WAV or FLAC."""
-
     audio: Literal["wav", "flac"] = Threshold("wav", "wav, or flac: smaller, equal samples.")
 
     @property
@@ -58,8 +56,6 @@ class AudioSettings(StageSettings):
 
 
 class EncodedSettings(StageSettings):
-    """Settings of a format whose readers decode lossy audio too."""
-
     audio: Suffix = Threshold(
         "wav",
         "wav; flac: smaller, equal samples; opus or mp3: an eighth to a half, lossy, so that only "
@@ -89,8 +85,6 @@ class EncodedSettings(StageSettings):
 
 
 class TrackedSettings(EncodedSettings):
-    """Settings of a format whose readers take conversations on two tracks, too."""
-
     tracks: Tracks = Threshold(
         "mix",
         "mix: a clip is mono. own: stereo, each channel of the recording with speakers of its own; "
@@ -157,7 +151,6 @@ def parts(row: ClipRow, pcm: ReadPcm, encoding: Encoding) -> tuple[bytes | memor
 
 
 def encoded(row: ClipRow, pcm: ReadPcm, encoding: Encoding) -> bytes:
-    """The bytes of such a file."""
     return b"".join(parts(row, pcm, encoding))
 
 

@@ -29,7 +29,6 @@ def snippet(ending: str, trainer: str) -> tuple[str, str]:
 
 
 def by_folder(shards: Sequence[OutputShard]) -> dict[str, list[OutputShard]]:
-    """The shards of each folder, in order."""
     members: dict[str, list[OutputShard]] = {}
     for shard in shards:
         members.setdefault(shard.path.rpartition("/")[0], []).append(shard)
@@ -37,7 +36,6 @@ def by_folder(shards: Sequence[OutputShard]) -> dict[str, list[OutputShard]]:
 
 
 def write(shards: Sequence[OutputShard], home: Path) -> None:
-    """The list of each folder."""
     for folder, members in by_folder(shards).items():
         paths = "".join(f"{shard.path}\n" for shard in members)
         write_atomic(home / folder / NAME, paths.encode())

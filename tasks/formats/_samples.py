@@ -101,7 +101,6 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
 
 
 def _front(sizes: Sequence[Sequence[int]], header: bytes) -> bytes:
-    """The bytes before the samples."""
     first = _NUMBER.itemsize * (len(sizes) + 2) + len(header)
     per_sample = [_NUMBER.itemsize * len(size) + sum(size) for size in sizes]
     places = np.cumsum([first, *per_sample])
@@ -122,14 +121,14 @@ def check(
         front = file.read(_NUMBER.itemsize * (len(rows) + 2) + len(header))
         for row in rows:
             clips = _clips.rows_of(row)
-            told, place = _told(row), f"{shard.path}: {row['id']}"
-            count = len(clips) + len(told)
+            others, place = _told(row), f"{shard.path}: {row['id']}"
+            count = len(clips) + len(others)
             # ValueError at the end of the file.
             size = np.frombuffer(file.read(_NUMBER.itemsize * count), _NUMBER, count).tolist()
             parts = [file.read(length) for length in size]
             for clip, data in zip(clips, parts, strict=False):
                 faults += _clips.faults(clip, place, data, settings.encoding)
-            if tuple(parts[len(clips) :]) != told:
+            if tuple(parts[len(clips) :]) != others:
                 faults.append(f"{place} differs from its row")
             sizes.append(size)
             if faults:

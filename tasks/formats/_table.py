@@ -75,7 +75,6 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def measures(row: AnyRow) -> dict[str, object]:
-    """The measures that the row has."""
     return {name: row[name] for name in MEASURES if name in row}
 
 
@@ -97,7 +96,6 @@ def facts(row: ClipRow, tracks: _clips.Tracks = "mix") -> AnyRow:
 
 
 def audio(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> dict[str, bytes]:
-    """The file in each column of audio."""
     names = zip(_clips.names(row), _clips.rows_of(row), strict=True)
     return {name: _clips.encoded(clip, pcm, encoding) for name, clip in names}
 
@@ -119,7 +117,6 @@ def faults(
 
 
 def groups(rows: Rows) -> Iterator[Rows]:
-    """Rows of each row group."""
     first, size = 0, 0
     for index, row in enumerate(rows):
         add = 2 * row["num_samples"]

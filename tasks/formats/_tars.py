@@ -49,7 +49,6 @@ class Tar:
         self.file = HashedFile(self._raw)
 
     def add(self, name: str, *parts: bytes | memoryview) -> None:
-        """Add a member whose data are these buffers, one after the other."""
         size = sum(map(len, parts))
         for part in (header(name, size), *parts, _ZEROS[: -size % BLOCK]):
             self.file.write(part)

@@ -78,8 +78,6 @@ DESCRIBED = {
 
 
 class Settings(_clips.AudioSettings):
-    """Whose schema it is, and what is asked."""
-
     profile: Literal["ms_swift", "llama_factory", "qwen_audio"] = Threshold(
         "ms_swift",
         "Schema of the lines: ms-swift's, LLaMA-Factory's, or the messages of Qwen2-Audio.",
@@ -175,7 +173,6 @@ write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """The lines of each split."""
     questions, asked, root = _questions(settings), needs(settings), home / "chat_jsonl"
     if settings.turns > 1:
         runs_of_splits = _in_time(shards, home, asked)
@@ -244,7 +241,6 @@ def _line(turns: list[tuple[str, str, str]], profile: str) -> str:
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
-    """The lines, with the places of clips in full."""
     lines: list[JsonObject] = [
         json.loads(line) for line in _lists.lines(home, f"chat_jsonl/{split}.jsonl")
     ]

@@ -43,8 +43,6 @@ own_channels, needs = _clips.own_channels, _clips.needs
 
 
 class Settings(_clips.AudioSettings):
-    """Where the two tracks come from, and which one is left."""
-
     tracks: Literal["own", "by_turns"] = Threshold(
         "own",
         "own: the two channels of the recording, each with speakers of its own; other clips are "

@@ -68,8 +68,6 @@ for path in sorted(glob.glob("emilia/{split}/*/*.json")):
 
 
 class Settings(StageSettings):
-    """How a clip's audio is stored."""
-
     audio: Literal["wav", "mp3"] = Threshold(
         "wav", "wav, or mp3 as Emilia has it: lossy, so only its length can be verified."
     )
@@ -115,7 +113,6 @@ write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """The list of each recording."""
     more, path = _lists.published(home), home / UTTERANCES_FILE
     names = set(tables.schema(path).names)
     table = tables.read(path, columns=[name for name in (*LISTED, *more) if name in names])
@@ -145,6 +142,5 @@ def _entry(row: ClipRow, more: Sequence[str]) -> JsonObject:
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
-    """The list of each recording."""
     paths = sorted(home.glob(f"emilia/{split}/*/*.json"))
     return [f"{head}/{path.relative_to(home).as_posix()}" for path in paths]

@@ -74,8 +74,6 @@ for sample in webdataset.WebDataset(tars, shardshuffle=False):
 
 
 class Settings(StageSettings):
-    """Which features; of a clip at `resample.rate`."""
-
     arrays: tuple[Literal["fbank", "codes"], ...] = Threshold(
         ("fbank",),
         "fbank: log mel energies; codes: tokens of the codec in codec_onnx.",
@@ -268,7 +266,6 @@ class Codec:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the graph and the weights beside it."""
         return "-".join(map(model_files.sha256, model_files.with_data(self.graph)))
 
     @cached_property

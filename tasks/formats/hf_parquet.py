@@ -2,14 +2,13 @@
 
 hf_parquet/<split>/000000000.parquet    a row per clip, in row groups of at most 100 rows or 32 MB
 
-`datasets.load_dataset("hf_parquet")` finds the splits in the header of `hf_parquet/README.md`, by
-the names that all formats have (from the folders alone it would call `dev` `validation`), and the
-types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it
-stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and its
-measures; what `package.publish` names; `labels`, where a source keeps some; and with
-`package.audio: both` the enhanced clip, `audio_enhanced`. With `tracks`, audio is stereo, and
-`turns` have the track of their speaker, `channel`. Names do not tell how many files there are, so
-that a version that grows keeps them.
+`datasets` finds the splits in the header of `hf_parquet/README.md` and the types in the metadata
+`huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it stand `id`, `text`,
+`language`, `speaker`, `duration` (s), where the clip comes from, and its measures; what
+`package.publish` names; `labels`, where a source keeps some; and with `package.audio: both` the
+enhanced clip, `audio_enhanced`. With `tracks`, audio is stereo, and `turns` have the track of their
+speaker, `channel`. Names do not tell how many files there are, so that a version that grows keeps
+them.
 """
 
 from __future__ import annotations

@@ -170,7 +170,6 @@ def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
 
 
 def _write_lists(folder: Path, split: str, table: pa.Table) -> None:
-    """The lists of a split's utterances."""
     with ExitStack() as stack:
         out = {
             name: stack.enter_context((folder / name).open("w", encoding="utf-8", newline="\n"))
@@ -195,7 +194,6 @@ def in_order(table: pa.Table) -> pa.Table:
 
 
 def _entry(row: SegmentsRow, split: str) -> dict[str, str]:
-    """An utterance's value in each list."""
     rate, (start, stop) = row["rate"], (row["start"], row["stop"])
     return {
         "segments": f"{recording(split, row['wav'])} {time(start, rate)} {time(stop, rate)}",

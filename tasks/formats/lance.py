@@ -132,7 +132,6 @@ def _read_back(
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """The manifest of each split."""
     columns = tables.schema(home / UTTERANCES_FILE)
     annotations = {name: columns.field(name).type for name in published(columns)}
     schema = _schema(columns.names, annotations)
@@ -203,10 +202,10 @@ def _message_class() -> type[Message]:
         kind.field.add(name=name, number=number, type=Field.TYPE_BYTES, label=Field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    made: type[Message] = message_factory.GetMessageClass(
+    result: type[Message] = message_factory.GetMessageClass(
         pool.FindMessageTypeByName("uttermill.Manifest")
     )
-    return made
+    return result
 
 
 #: The folder of each split, which `lance.dataset` takes.

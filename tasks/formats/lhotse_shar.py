@@ -58,8 +58,6 @@ for cut in CutSet.from_shar(in_dir="lhotse_shar/{split}"):
 
 
 class Settings(_clips.TrackedSettings):
-    """How a cut's audio is stored, and how a cut is found."""
-
     index: bool = Threshold(
         False, "Plain cuts with .idx files, for lhotse from 2.0 on; 1.x cannot read those."
     )
@@ -207,7 +205,6 @@ def _indexes(
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """The tars, all lines of the cuts, and the indexes."""
     tars, cuts, indexes = _parts(shard, rows[0])
     faults, edges = list[str](), list[list[int]]()
     for place, tar in enumerate(tars):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,24 +34,6 @@ Settings = _clips.EncodedSettings
 _LEAF: JsonObject = {"type": None, "context": None, "children_spec": []}
 
 
-def _config(columns: Collection[str]) -> JsonObject:
-    """A sample is a dictionary, as the library describes trees of values."""
-    fields = _samples.fields(columns)
-    tree = {
-        "type": "builtins.dict",
-        "context": json.dumps([*fields]),
-        "children_spec": [_LEAF] * len(fields),
-    }
-    return {
-        "chunk_bytes": None,
-        "compression": None,
-        "data_format": ["str" if kind == "json" else kind for kind in fields.values()],
-        "data_spec": json.dumps([1, tree]),
-        "encryption": None,
-        "item_loader": "PyTreeLoader",
-    }
-
-
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     """ConfigError if an output shard does not fit into a chunk."""
     _samples.refuse_too_large("litdata", rows)
@@ -64,7 +46,18 @@ write, check = _samples.write, _samples.check
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`index.json` of each split. The library caches copies of a remote folder by `updated_at`;
     here it is not a time, but follows from the chunks."""
-    config = _config(tables.schema(home / UTTERANCES_FILE).names)
+    fields = _samples.fields(tables.schema(home / UTTERANCES_FILE).names)
+    tree = {  # a sample is a dictionary, as the library describes trees of values
+        "type": "builtins.dict",
+        "context": json.dumps([*fields]),
+        "children_spec": [_LEAF] * len(fields),
+    }
+    config = {
+        **dict.fromkeys(("chunk_bytes", "compression", "encryption")),
+        "data_format": ["str" if kind == "json" else kind for kind in fields.values()],
+        "data_spec": json.dumps([1, tree]),
+        "item_loader": "PyTreeLoader",
+    }
     for folder, members in _lists.by_folder(shards).items():
         chunks = [
             {

@@ -65,7 +65,6 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """`index.json` of each split."""
     layout = _layout(tables.schema(home / UTTERANCES_FILE).names)
     for folder, members in _lists.by_folder(shards).items():
         entries = [

@@ -223,8 +223,8 @@ class Writer:
     def write(self, fields: Mapping[Field, str], more: Sequence[str]) -> None:
         line = []
         for text in (*(fields[name] for name in self._columns.values()), *more):
-            said = self._unfit.sub(" ", text).strip()
-            line.append(f"{said} " if self._profile.readme and said in _MISSING else said)
+            cell = self._unfit.sub(" ", text).strip()
+            line.append(f"{cell} " if self._profile.readme and cell in _MISSING else cell)
         self._put(line)
 
     def _put(self, line: list[str]) -> None:
@@ -246,8 +246,6 @@ FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
 
 
 class Settings(_clips.EncodedSettings):
-    """Which trainer reads it, and how its audio is stored."""
-
     profile: Name = Threshold(
         "ljspeech",
         "Layout to write, by trainer: columns, separator, header, quotes, folders, names of lists.",
@@ -299,12 +297,11 @@ write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """Write the list of each split, and the files that explain them."""
     profile = PROFILES[settings.profile]
     voices = Voices(home)
-    columns = profile.columns
+    listed = profile.columns
     if profile.one_voice and len(voices.numbers) < 2:
-        columns = {name: of for name, of in columns.items() if of not in ("speaker", "number")}
+        listed = {name: of for name, of in listed.items() if of not in ("speaker", "number")}
     root = home / "metadata_csv"
     more = _lists.published(home) if lists_annotations(settings) else []
     spoken = needs(settings)
@@ -314,10 +311,14 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     for split, clips in _lists.clips(shards, home, (*LISTED, *spoken, *more)):
         path = root / profile.list.format(split=split)
         with path.open("w", encoding="utf-8", newline="") as file:
-            lines = Writer(profile, columns, file, more)
+            lines = Writer(profile, listed, file, more)
             folder = f"{path.parent.relative_to(home).as_posix()}/"
             for name, row in clips:
-                lines.write(_fields(name, folder, row, voices, profile), _told(row, more))
+                columns: AnyRow = row
+                given = ("" if columns[one] is None else columns[one] for one in more)
+                # Texts as they are, lists as JSON.
+                cells = [one if isinstance(one, str) else json.dumps(one) for one in given]
+                lines.write(_fields(name, folder, row, voices, profile), cells)
     if profile.numbered:
         numbers = json.dumps(voices.numbers, ensure_ascii=False, indent=1)
         write_atomic(root / "speakers.json", f"{numbers}\n".encode())
@@ -344,13 +345,6 @@ def _fields(
         "number": str(voices.numbers[name]),
         "language": language_codes.base(language) if profile.bare_language else language,
     }
-
-
-def _told(row: ClipRow, more: Sequence[str]) -> list[str]:
-    """Cells of what `package.publish` names: texts as they are, lists as JSON."""
-    columns: AnyRow = row
-    values = ("" if columns[name] is None else columns[name] for name in more)
-    return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 class Voices:

@@ -97,7 +97,6 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """The tar, and the manifest byte for byte."""
     tar, manifest = shard.files
     faults, _ = _tars.check(out, tar, rows, _members, settings.encoding)
     if (out.home / manifest).read_bytes() != _lines(shard, rows, settings):
@@ -106,7 +105,6 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """`tarred_audio_manifest.json` of each split."""
     for split, members in groupby(shards, lambda shard: shard.split):
         with (home / "nemo" / split / "tarred_audio_manifest.json").open("wb") as whole:
             for shard in members:

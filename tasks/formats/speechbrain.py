@@ -60,7 +60,6 @@ write, check = _clips.write, _clips.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """The manifest of each split."""
     columns, more = tables.schema(home / UTTERANCES_FILE).names, _lists.published(home)
     listed = [*(name for name in LISTED if name in columns), *more]
     for split, clips in _lists.clips(shards, home, listed):

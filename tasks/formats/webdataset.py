@@ -59,8 +59,6 @@ for sample in webdataset.WebDataset(tars, shardshuffle=False):
 
 
 class Settings(_clips.TrackedSettings):
-    """How a sample's audio is stored, and for which readers."""
-
     energon: bool = Threshold(
         False, "Also write what Megatron-Energon reads beside the tars: .nv-meta and indexes."
     )
@@ -107,7 +105,6 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """The tar, and the index byte for byte."""
     members = partial(_members, settings.tracks)
     faults, edges = _tars.check(out, shard.path, rows, members, settings.encoding)
     if settings.energon:

@@ -72,8 +72,6 @@ SNIPPET = snippet("shard")
 
 
 class Settings(StageSettings):
-    """What stands beside text and audio."""
-
     facts: bool = Threshold(
         False, "Also write <key>.json: what package.publish names, where it names something."
     )

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 from .. import audio, plugins
-from ..audio.beside import Beside
+from ..audio.channels import Beside
 from ..audio.types import Weights
 from ..base.arrays import Float32s
 from ..base.errors import ItemError

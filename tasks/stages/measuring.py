@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import plugins
 from ..audio import Clip
-from ..audio.beside import Beside
+from ..audio.channels import Beside
 from ..base.schema import MeasureValue, RecordingRow
 from ..plugins import annotation_kinds
 from ..plugins.annotation_kinds import Annotations

@@ -20,7 +20,7 @@ LEFT_BEHIND = RuntimeError("parallel_for failed: cudaErrorInvalidDevice: invalid
 @settings(max_examples=40)
 @given(st.lists(st.floats(0, 60), max_size=12), st.integers(1, 8))
 def test_every_clip_once(seconds: list[float], most: int) -> None:
-    found = batches(seconds, most)
+    found = batches(range(len(seconds)), lambda i: seconds[i], most)
     assert sorted(i for batch in found for i in batch) == list(range(len(seconds)))
     assert all(0 < len(batch) <= most for batch in found)
     flat = [seconds[i] for batch in found for i in batch]
@@ -28,8 +28,8 @@ def test_every_clip_once(seconds: list[float], most: int) -> None:
 
 
 def test_batches() -> None:
-    assert batches([3, 1, 2, 30, 4], 2) == [[3, 4], [0, 2], [1]]
-    assert batches([], 9) == []
+    assert batches([3, 1, 2, 30, 4], float, 2) == [[30, 4], [3, 2], [1]]
+    assert batches([], float, 9) == []
 
 
 class Engine:

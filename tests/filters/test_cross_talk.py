@@ -12,7 +12,7 @@ import soundfile as sf
 from tests.helpers import corpus
 from uttermill.tasks import audio
 from uttermill.tasks.audio import Clip
-from uttermill.tasks.audio.beside import FRAME, Beside
+from uttermill.tasks.audio.channels import FRAME, Beside
 from uttermill.tasks.filters import cross_talk
 from uttermill.tasks.recording import Locator
 

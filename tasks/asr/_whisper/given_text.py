@@ -160,7 +160,6 @@ def _same(words: Sequence[str], heard: Sequence[Word]) -> list[tuple[int, Word]]
 def joined(
     text: str, words: Sequence[str], parts: Sequence[tuple[Piece, Transcript]]
 ) -> Transcript:
-    """The transcript of a clip, by those of its pieces."""
     language = parts[0][1].language
     if error := next((part.error for _, part in parts if part.error), None):
         return Transcript(text, language, error=error)

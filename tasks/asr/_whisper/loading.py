@@ -98,7 +98,6 @@ class Settings(StageSettings):
     )
 
     def languages(self) -> dict[str, str]:
-        """The languages in the settings, by name of the setting."""
         named = {"language": self.language} if self.language is not None else {}
         if isinstance(self.prompt, dict):
             named |= {f"prompt.{key}": key for key in self.prompt}
@@ -107,7 +106,6 @@ class Settings(StageSettings):
         return named
 
     def prompt_of(self, language: str) -> str | None:
-        """Text before each clip of a language."""
         if isinstance(self.prompt, dict):
             return _by_code(self.prompt).get(language)
         return self.prompt

@@ -296,8 +296,6 @@ PIECE = 300 * RATE  # samples of a longer clip that the engine gets at once
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """One loaded model for long clips."""
-
     model: WhisperModel
     settings: Settings
 
@@ -310,16 +308,16 @@ class Long:
         position = 0
         while position < len(clip.samples):
             piece = clip.samples[position : position + PIECE]
-            found = self._piece(piece, language.code)
+            of_piece = self._piece(piece, language.code)
             step = len(piece)
             if position + len(piece) < len(clip.samples):
-                found, step = whole_windows(found, len(piece))
-            segments += found
-            aligned &= all(segment.words is not None for segment in found)
+                of_piece, step = whole_windows(of_piece, len(piece))
+            segments += of_piece
+            aligned &= all(segment.words is not None for segment in of_piece)
             offset = position / RATE
             words += [
                 Word(word.word, word.start + offset, word.end + offset, word.probability)
-                for segment in found
+                for segment in of_piece
                 for word in segment.words or ()
             ]
             position += step

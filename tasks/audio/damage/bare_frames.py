@@ -1,5 +1,5 @@
 """Streams of bare frames, each with its length in its header: finds the bytes before the first
-frame and after the last."""
+frame and after the last, and breaks between ADTS frames."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
 from ...recording.container import undisturbed
-from . import adts, mp3
+from . import mp3
 from .promise import told_end
 
 MOST = 1 << 20  # bytes searched at either end
 _IN_A_ROW = 3  # consecutive frames: one seems to begin every few thousand bytes by chance
 _LONGEST_HEADER = 8
 _TRANSPORT = 188
-_TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
-_LONGEST_TAG = max(map(len, _TAGS))  # of those names
+TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
+_LONGEST_TAG = max(map(len, TAGS))  # of those names
+
+_ADTS, _LONGEST_ADTS = 7, 8191  # bytes of a header; most of a frame
+_ADTS_BLOCK = 1 << 20
+_ID3V1 = 128
+_SEARCHED = 1 << 16  # bytes after a break within which frames must continue
+
+
+def adts_bytes(head: bytes) -> int:
+    """Length of an ADTS frame (ISO/IEC 13818-7, 6.2) by its header; 0 if this is not a header."""
+    if len(head) < _ADTS or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
+        return 0
+    length = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
+    return length if length >= _ADTS else 0
 
 
 def _ac3(head: bytes) -> int:
@@ -46,7 +59,7 @@ def _packet(head: bytes) -> int:
 #: FFmpeg's name of a container: how a frame begins in it, its length by its header, and how many
 #: consecutive frames are needed.
 _KINDS: dict[str, tuple[bytes, Callable[[bytes], int], int]] = {
-    "aac": (b"\xff", adts.frame_bytes, _IN_A_ROW),
+    "aac": (b"\xff", adts_bytes, _IN_A_ROW),
     "ac3": (b"\x0b\x77", _ac3, _IN_A_ROW),
     "eac3": (b"\x0b\x77", _ac3, _IN_A_ROW),
     "mp3": (b"\xff", mp3.frame_bytes, _IN_A_ROW),
@@ -73,7 +86,7 @@ def edges(file: BinaryIO, size: int, kind: str) -> Edges:
     frame."""
     if end := told_end(file, size, kind):
         file.seek(end)
-        return Edges(0, size - end, file.read(_LONGEST_TAG).startswith(_TAGS))
+        return Edges(0, size - end, file.read(_LONGEST_TAG).startswith(TAGS))
     if kind not in _KINDS:
         return Edges()
     tags = mp3.id3_length(file)
@@ -88,7 +101,7 @@ def edges(file: BinaryIO, size: int, kind: str) -> Edges:
     end = _end(data, kind)
     if end is None or _may_be_a_frame(data, end, kind):
         return Edges(before)
-    return Edges(before, len(data) - end, data.startswith(_TAGS, end))
+    return Edges(before, len(data) - end, data.startswith(TAGS, end))
 
 
 def _first(data: bytes, kind: str, start: int) -> int | None:
@@ -123,10 +136,50 @@ def _end(data: bytes, kind: str) -> int | None:
 def _may_be_a_frame(data: bytes, end: int, kind: str) -> bool:
     """Whether the bytes after the last frame may be one more frame with a damaged header."""
     rest = data[end:]
-    if rest.startswith(_TAGS) or not any(rest):
+    if rest.startswith(TAGS) or not any(rest):
         return False
     magic, length, _ = _KINDS[kind]
     before = data.rfind(magic, 0, end)
     while before >= 0 and before + length(data[before : before + _LONGEST_HEADER]) != end:
         before = data.rfind(magic, 0, before)
     return before >= 0 and len(rest) == end - before
+
+
+@undisturbed
+def first_break(file: BinaryIO, size: int) -> int | None:
+    """Number of frames before the first break: another frame begins later than it should. None:
+    frames follow each other to the end, or this is not an ADTS stream.
+
+    FFmpeg silently searches for another header.
+    """
+    offset, count = mp3.id3_length(file), 0
+    file.seek(offset)
+    if not adts_bytes(file.read(_ADTS)):
+        return None
+    base, data = offset, b""
+    while True:
+        if offset - base + _LONGEST_ADTS + _ID3V1 > len(data) and base + len(data) < size:
+            file.seek(offset)
+            base, data = offset, file.read(_ADTS_BLOCK)
+        head = data[offset - base : offset - base + 10]
+        length = adts_bytes(head)
+        if length:
+            offset, count = offset + length, count + 1
+        elif count and head.startswith(b"TAG"):
+            offset += _ID3V1
+        elif count and head.startswith(b"ID3") and len(head) == 10:
+            offset += 10 + sum((byte & 0x7F) << 7 * (3 - i) for i, byte in enumerate(head[6:10]))
+        else:
+            break
+    if count < 2:
+        return None
+    file.seek(max(offset - _LONGEST_ADTS, 0))  # the last length may itself be wrong
+    before = min(offset, _LONGEST_ADTS)
+    rest = file.read(before + _SEARCHED)
+
+    def goes_on(offset: int) -> bool:
+        """Whether two consecutive frames begin here."""
+        length = adts_bytes(rest[offset : offset + _ADTS])
+        return bool(length and adts_bytes(rest[offset + length : offset + length + _ADTS]))
+
+    return count if any(map(goes_on, range(before + 1, len(rest)))) else None

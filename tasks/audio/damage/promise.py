@@ -126,19 +126,15 @@ def _after(file: BinaryIO, offset: int, size: int, order: str) -> str | None:
             return "another WAV file follows in it, which is not read; split the file"
         offset += 8 + length + length % 2
     rest = size - offset
-    if rest < UNCOUNTED or (rest < PADDING and not _sounds(file, offset, size)):
+    if rest < UNCOUNTED:
+        return None
+    sounds = rest >= PADDING
+    for place in (offset, max(size - UNCOUNTED, offset)):  # zeros are padding
+        file.seek(place)
+        sounds = sounds or any(file.read(UNCOUNTED))
+    if not sounds:
         return None
     return f"its header does not count its last {rest} bytes; correct its header"
-
-
-def _sounds(file: BinaryIO, offset: int, size: int) -> bool:
-    """Whether the first or last bytes of the rest of a file are other than zeros, which are
-    padding."""
-    for place in (offset, max(size - UNCOUNTED, offset)):
-        file.seek(place)
-        if any(file.read(UNCOUNTED)):
-            return True
-    return False
 
 
 def _wave64(file: BinaryIO, size: int, head: bytes) -> Promise | None:
@@ -186,7 +182,8 @@ def _sphere(file: BinaryIO, size: int, head: bytes) -> Promise | None:
 
 
 def _streaming(size: int) -> bool:
-    return size == 0 or any(abs(size - top) <= STREAMING_SLACK for top in (1 << 31, 1 << 32))
+    least = min(abs(size - (1 << 31)), abs(size - (1 << 32)))
+    return size == 0 or least <= STREAMING_SLACK
 
 
 _READERS = {
@@ -303,11 +300,10 @@ _LONGEST_NUMBER = 10  # bytes
 
 @undisturbed
 def told_end(file: BinaryIO, size: int, kind: str) -> int | None:
-    """The offset after the last byte of a container `kind` in a file of `size` bytes; None if it
-    does not state its end, promises more bytes than there are, or another one follows."""
-    if kind == "asf":
-        return _asf(file, size)
-    return _nut(file, size) if kind == "nut" else None
+    """The offset after the last byte of a container `kind`; None if it does not state its end,
+    promises more bytes than there are, or another one follows."""
+    readers = {"asf": _asf, "nut": _nut}
+    return readers[kind](file, size) if kind in readers else None
 
 
 def _asf(file: BinaryIO, size: int) -> int | None:

@@ -51,32 +51,24 @@ def whole(file: BinaryIO, size: int) -> Whole | None:
     audio = promise(file) if is_wav else None
     if audio is None or not audio.start or not 0 < audio.promised <= audio.held:
         return None
-    parts = _wrapped(audio) if size > _TOP else None
-    if parts is None:
-        more = [*_further(file, audio, size)]
-        if not more:
+    wraps, after = divmod(audio.held - audio.promised, _TOP)
+    if audio.promised < _TOP and wraps and after <= _AFTER:  # its size began again at 0
+        spans, note = [(audio.start, audio.promised + wraps * _TOP)], WRAPPED
+    else:
+        spans = [(audio.start, audio.promised), *_further(file, audio, size)]
+        note = f"its audio lies in {len(spans)} chunks: they were read one after the other"
+        if len(spans) == 1:
             return None
-        note = f"its audio lies in {len(more) + 1} chunks: they were read one after the other"
-        parts = [(audio.start, audio.promised), *more], note
     file.seek(0)
     head = file.read(audio.start)
     if len(head) > _HEAD or head[:4] != b"RIFF":
         return None
-    spans, note = parts
     length = sum(span[1] for span in spans)
     chunks = head[12:-8]  # between the form's name and the chunk `data`
     before = 12 + 36 + len(chunks) + 8
     sizes = struct.pack("<4sIQQQI", b"ds64", 28, before - 8 + length, length, 0, 0)
     most = b"\xff" * 4
     return Whole(file, b"RF64" + most + b"WAVE" + sizes + chunks + b"data" + most, spans, note)
-
-
-def _wrapped(audio: Promise) -> tuple[list[Span], str] | None:
-    """The audio of a file of more than 4 GiB, if its size began again at 0."""
-    wraps, after = divmod(audio.held - audio.promised, _TOP)
-    if audio.promised >= _TOP or not wraps or after > _AFTER:
-        return None
-    return [(audio.start, audio.promised + wraps * _TOP)], WRAPPED
 
 
 def _further(file: BinaryIO, audio: Promise, size: int) -> Iterator[Span]:

@@ -67,7 +67,7 @@ TRAINERS = {
     "llama_factory": "LLaMA-Factory: dataset_dir chat_jsonl, media_dir chat_jsonl, dataset {split}",
     "qwen_audio": "Qwen2-Audio: processor.apply_chat_template(line['messages']) for each line",
 }
-DESCRIBED = {
+DATASET_INFO = {
     "formatting": "sharegpt",
     "columns": {"messages": "messages", "audios": "audios"},
     "tags": {
@@ -181,7 +181,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         runs_of_splits = ((split, ([clip] for clip in clips)) for split, clips in alone)
     described: JsonObject = {}  # how LLaMA-Factory reads the file of each split
     for split, runs in runs_of_splits:
-        described[split] = {"file_name": f"{split}.jsonl", **DESCRIBED}
+        described[split] = {"file_name": f"{split}.jsonl", **DATASET_INFO}
         with (root / f"{split}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
             for run in runs:
                 file.writelines(_lines(run, questions, settings))

@@ -24,12 +24,12 @@ LISTS = (".ctm",)
 Settings = StageSettings  # none
 
 
-def snippet_of(what: str) -> tuple[str, str]:
+def data_card(what: str) -> tuple[str, str]:
     """For the data card. `what`: what `uttermill list` prints."""
     return "bash", f"uttermill list . --format {{use}} --split {{split}}  # {what}\n"
 
 
-SNIPPET = snippet_of("a line a word: id 1 start duration word")
+SNIPPET = data_card("a line a word: id 1 start duration word")
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:

@@ -24,7 +24,7 @@ from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, ctm
 
 VERSION = 1
 COLUMNS = (*ctm.COLUMNS, "text", "num_samples", "sample_rate")
-SNIPPET = ctm.snippet_of("Praat's files, one a clip, named by its id")
+SNIPPET = ctm.data_card("Praat's files, one a clip, named by its id")
 Settings = StageSettings  # none
 
 Interval = tuple[int, int, str]

@@ -55,7 +55,7 @@ READER = ReaderLimits(
 )
 
 
-def snippet(kind: str) -> tuple[str, str]:
+def data_card(kind: str) -> tuple[str, str]:
     """For the data card. `kind`: as WeNet calls the format."""
     return (
         "bash",
@@ -68,7 +68,7 @@ echo "$list"  # for WeNet's train.py: --data_type {kind} --train_data
     )
 
 
-SNIPPET = snippet("shard")
+SNIPPET = data_card("shard")
 
 
 class Settings(StageSettings):

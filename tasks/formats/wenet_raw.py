@@ -23,7 +23,7 @@ VERSION = 1
 COLUMNS = _clips.FILE_COLUMNS
 LISTS_ANNOTATIONS = True
 READER = wenet.READER
-SNIPPET = wenet.snippet("raw")
+SNIPPET = wenet.data_card("raw")
 Settings = StageSettings  # none
 
 

@@ -28,6 +28,7 @@ FORMATS = (*SNDFILE, *FFMPEG)
 
 
 def versions() -> dict[str, str]:
+    """Versions of the decoding libraries."""
     import av
     import soundfile as sf
 
@@ -64,15 +65,16 @@ def _by_ffmpeg(kind: str, tone: Float32s) -> tuple[Float32s, int]:
     import av
     from av.audio.stream import AudioStream
 
-    from .encoding import encode
-
     container, codec = FFMPEG[kind]
     memory = io.BytesIO()
     with av.open(memory, "w", format=container) as out:
         stream = out.add_stream(codec, rate=48000, layout="mono")
         assert isinstance(stream, AudioStream)
-        pcm = np.repeat(np.round(tone * 32767).astype(np.int16), 48000 // HZ)
-        encode(out, stream, pcm, 48000)
+        pcm = np.repeat(np.round(tone * 32767).astype(np.int16), 48000 // HZ)[None]
+        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
+        frame.sample_rate = 48000
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            out.mux(packet)
     memory.seek(0)
     with av.open(memory, "r") as source:
         parts = [f.to_ndarray().reshape(-1) for f in source.decode(audio=0)]

@@ -67,7 +67,7 @@ def write_small_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int) -> bytes:
         options = {"compression_level": "9"}
         stream = out.add_stream("libmp3lame", rate=rate, layout="mono", options=options)
         stream.codec_context.format, stream.bit_rate = "s16p", bit_rate
-        encode(out, stream, pcm, rate)
+        _encode(out, stream, pcm, rate)
     return memory.getvalue()
 
 
@@ -85,12 +85,11 @@ def write_opus_bytes(pcm: Int16s, rate: int, bit_rate: int = 32_000) -> bytes:
     with av.open(memory, "w", format="ogg", options=options) as out:
         stream = out.add_stream("libopus", rate=rate, layout="mono")
         stream.bit_rate = bit_rate
-        encode(out, stream, pcm, rate)
+        _encode(out, stream, pcm, rate)
     return memory.getvalue()
 
 
-def encode(out: OutputContainer, stream: AudioStream, pcm: Int16s, rate: int) -> None:
-    """Write mono int16 as the one stream of a container."""
+def _encode(out: OutputContainer, stream: AudioStream, pcm: Int16s, rate: int) -> None:
     samples = np.ascontiguousarray(pcm, dtype=np.int16)[None]
     frame = av.AudioFrame.from_ndarray(samples, stream.format.name, "mono")
     frame.sample_rate, frame.pts = rate, 0

@@ -7,11 +7,12 @@ their mean. No ReLU at the end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ..base.arrays import Float32s
 from .onnx_graph import Graph
-from .pytorch_checkpoint import Tensors
 
 BLOCKS = ((12, 1), (24, 2), (16, 2))  # layers and dilation of each block
 GROWTH = 32
@@ -19,7 +20,7 @@ SEGMENT = 100  # frames that share a context
 EPSILON = 1e-5  # of batch normalisation
 
 
-def build(tensors: Tensors) -> bytes:
+def build(tensors: Mapping[str, Float32s]) -> bytes:
     """The ONNX model from the checkpoint's tensors."""
     net = _Net(Graph("campplus"), tensors)
     graph = net.graph
@@ -41,28 +42,25 @@ def build(tensors: Tensors) -> bytes:
         name = f"xvector.transit{number}"
         x = net.conv(net.relu(net.norm(x, f"{name}.nonlinear.batchnorm")), f"{name}.linear")
     x = net.relu(net.norm(x, "xvector.out_nonlinear.batchnorm"))
-    stats = graph.op("Unsqueeze", [_statistics(graph, x, frames), graph.ints([2])])
-    name = "xvector.dense"
-    y = net.conv(stats, f"{name}.linear", f"{name}.nonlinear.batchnorm")
-    y = graph.op("Squeeze", [y, graph.ints([2])])
-    return graph.model([("x", ["N", "T", 80])], [(y, "y", ["N", 192])])
-
-
-def _statistics(graph: Graph, x: str, frames: str) -> str:
-    """Mean and unbiased standard deviation over time, [N, C, T] to [N, 2 C]."""
+    # Mean and unbiased standard deviation over time, [N, C, T] to [N, 2 C].
     mean = graph.op("ReduceMean", [x], axes=[2], keepdims=1)
     off = graph.op("Sub", [x, mean])
     squares = graph.op("ReduceSum", [graph.op("Mul", [off, off]), graph.ints([2])], keepdims=0)
     count = graph.op("Sub", [graph.op("Cast", [frames], to=1), graph.floats([1.0])])
     deviation = graph.op("Sqrt", [graph.op("Div", [squares, count])])
     flat = graph.op("Squeeze", [mean, graph.ints([2])])
-    return graph.op("Concat", [flat, deviation], axis=1)
+    stats = graph.op("Concat", [flat, deviation], axis=1)
+    stats = graph.op("Unsqueeze", [stats, graph.ints([2])])
+    name = "xvector.dense"
+    y = net.conv(stats, f"{name}.linear", f"{name}.nonlinear.batchnorm")
+    y = graph.op("Squeeze", [y, graph.ints([2])])
+    return graph.model([("x", ["N", "T", 80])], [(y, "y", ["N", 192])])
 
 
 class _Net:
     """Adds layers, by the names of their tensors."""
 
-    def __init__(self, graph: Graph, tensors: Tensors) -> None:
+    def __init__(self, graph: Graph, tensors: Mapping[str, Float32s]) -> None:
         self.graph, self.tensors = graph, tensors
 
     def relu(self, x: str) -> str:

@@ -82,9 +82,8 @@ class _Net:
         """A transformer layer with normalisation after each of its two sums."""
         x = self.normed_sum(x, self.attention(x, f"{name}.self_attn"), f"{name}.norm1")
         wide = self.graph.op("Relu", [self.linear(x, self.affine(f"{name}.linear1"))])
-        return self.normed_sum(
-            x, self.linear(wide, self.affine(f"{name}.linear2")), f"{name}.norm2"
-        )
+        narrow = self.linear(wide, self.affine(f"{name}.linear2"))
+        return self.normed_sum(x, narrow, f"{name}.norm2")
 
     def normed_sum(self, x: str, y: str, name: str) -> str:
         constants = [self.graph.floats(self.tensor(f"{name}.{w}")) for w in ("weight", "bias")]

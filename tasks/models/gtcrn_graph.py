@@ -98,7 +98,7 @@ class _Net:
 
     def model(self) -> bytes:
         graph, layers = self.graph, self.layers
-        real, imaginary = self.graph.slice("x", 1, 0, 1), self.graph.slice("x", 1, 1, 2)
+        real, imaginary = graph.slice("x", 1, 0, 1), graph.slice("x", 1, 1, 2)
         power = graph.op("Add", [self.square(real), self.square(imaginary)])
         size = graph.op("Sqrt", [graph.op("Add", [power, graph.floats([1e-12])])])
         x = self.merged(graph.op("Concat", [size, real, imaginary], axis=1))
@@ -120,20 +120,14 @@ class _Net:
         x = graph.op("Add", [x, kept.pop()])
         x = graph.op("Tanh", [self.conv(x, layers.transposed(), "ConvTranspose", **wide)])
         x = self.merged(x)
-        m0, m1 = self.graph.slice(x, 1, 0, 1), self.graph.slice(x, 1, 1, 2)
-
-        def product(a: str, b: str) -> str:
-            return graph.op("Mul", [a, b])
-
+        m0, m1 = graph.slice(x, 1, 0, 1), graph.slice(x, 1, 1, 2)
         clean = [
-            graph.op("Sub", [product(real, m0), product(imaginary, m1)]),
-            graph.op("Add", [product(imaginary, m0), product(real, m1)]),
+            graph.op("Sub", [graph.op("Mul", [real, m0]), graph.op("Mul", [imaginary, m1])]),
+            graph.op("Add", [graph.op("Mul", [imaginary, m0]), graph.op("Mul", [real, m1])]),
         ]
         y = graph.op("Concat", clean, axis=1)
         whole: Shape = [1, 2, "T", BINS]
         return graph.model([("x", whole), *self.states], [(y, "y", whole), *self.nexts])
-
-    # --- layers ---
 
     def square(self, x: str) -> str:
         return self.graph.op("Mul", [x, x])
@@ -252,8 +246,7 @@ class _Net:
     def normed_sum(self, x: str, y: str) -> str:
         """x + y, with y normalised over the bands and channels of each frame."""
         name = next(self.layers.norms)
-        constants = [
-            self.graph.floats(self.layers.array(f"{name}.{w}")) for w in ("weight", "bias")
-        ]
+        arrays = (self.layers.array(f"{name}.{w}") for w in ("weight", "bias"))
+        constants = [*map(self.graph.floats, arrays)]
         y = self.graph.op("LayerNormalization", [y, *constants], axis=-2, epsilon=1e-8)
         return self.graph.op("Add", [x, y])

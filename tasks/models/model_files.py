@@ -23,14 +23,12 @@ PREFIX = ".making-"  # of a folder in the cache that is not published yet
 
 
 def cache() -> Path:
-    """Folder of fetched or joined models: `$XDG_CACHE_HOME/uttermill/models`, else below
-    `~/.cache`."""
+    """Folder of fetched or joined models."""
     return environment.cache() / "uttermill" / "models"
 
 
 def home(model: Model) -> Path | None:
-    """The folder of a model's files; None if the package with them is not installed. Imports
-    nothing."""
+    """The folder of a model's files; None if the package with them is not installed."""
     if model.package is None:
         return cache() / model.folder
     package = package_folder(model.package)
@@ -38,8 +36,7 @@ def home(model: Model) -> Path | None:
 
 
 def package_folder(name: str) -> Path | None:
-    """The folder of an installed package, found without importing it; None if it is not
-    installed."""
+    """The folder of an installed package, without importing it; None if there is none."""
     spec = find_spec(name)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     return Path(folders[0]) if folders else None
@@ -68,10 +65,8 @@ def _sha256(path: Path, size: int, mtime_ns: int) -> str:
 
 def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
     """A model's only file, checked. `asked_by`: the setting that needs it; `folder`: where the user
-    keeps it, if not in the cache.
-
-    ConfigError, naming the command that downloads it, if the file is missing or a different one.
-    """
+    keeps it, if not in the cache. ConfigError, naming the command that downloads it, if it is
+    missing or a different one."""
     [file] = model.files
     place, remedy = home(model), f"run `{model.get}`"
     if folder is not None:
@@ -101,8 +96,8 @@ def with_data(file: Path) -> tuple[Path, ...]:
 
 
 def graph_and_list(model: str, lists: Sequence[str], needs: str, of: str) -> tuple[Path, Path]:
-    """The only graph (.onnx) in the user's folder `model`, and the first of `lists` there.
-    ConfigError if one is missing. `needs`: who needs which model; `of`: what the list has."""
+    """The only graph (.onnx) in the folder `model`, and the first of `lists` there. ConfigError if
+    one is missing. `needs`: who needs which model; `of`: what the list has."""
     folder = Path(model).expanduser()
     graphs = sorted(folder.glob("*.onnx")) if model else []
     names = next((folder / name for name in lists if model and (folder / name).is_file()), None)
@@ -124,8 +119,8 @@ def of_user(name: str, about: str, licence: str, asked_by: str, paths: Iterable[
 @contextmanager
 def published(target: Path, complete: Callable[[Path], bool]) -> Iterator[Path]:
     """A folder to fill, which then becomes `target` by one rename, replacing one that is not
-    `complete`: what exists is complete. Its parent is scratch space. Of two processes that race,
-    the second discards its copy."""
+    `complete`. Its parent is scratch space. Of two processes that race, the second discards its
+    copy."""
     models = target.parent
     models.mkdir(parents=True, exist_ok=True)
     with temporary.scratch(PREFIX, models) as scratch:

@@ -1,5 +1,5 @@
-"""Reads, cuts and writes ONNX models by the messages of onnx.proto that we need; unknown fields are
-preserved. README.md here says why not with the package `onnx`."""
+"""Reads, cuts and writes ONNX models by the messages of onnx.proto that we need. README.md here
+says why not with the package `onnx`."""
 
 from __future__ import annotations
 
@@ -64,12 +64,8 @@ def _model_class() -> Any:
 _Model = _model_class()
 
 
-# --- read ---
-
-
 def nodes(model: bytes) -> list[Message]:
-    """The nodes in order, with `op_type`, `input` and `output`. ValueError if the bytes are not a
-    model."""
+    """The nodes in order. ValueError if the bytes are not a model."""
     return list(_parsed(model).graph.node)
 
 
@@ -94,8 +90,8 @@ class Steps(NamedTuple):
 
 
 def steps(model: bytes, tensor: str) -> Steps | None:
-    """The quantisation of an input or output, from the node that reads or writes it; None if that
-    is not a conversion, or its parameters are not constants."""
+    """The quantisation of an input or output, from the node that converts it; None if none does, or
+    its parameters are not constants."""
     graph = _parsed(model).graph
     constant = {value.name: value for value in graph.initializer}
     for node in graph.node:
@@ -122,9 +118,6 @@ def _parsed(data: bytes) -> Message:
 def _values(tensor: Message) -> Float32s:
     flat = np.frombuffer(tensor.raw_data, "<f4") if tensor.raw_data else tensor.float_data
     return np.asarray(flat, np.float32).reshape(tensor.dims)
-
-
-# --- cut ---
 
 
 def part(model: bytes, source: str, target: str) -> bytes:
@@ -159,12 +152,9 @@ def with_weights(model: bytes, new: Mapping[str, Float32s]) -> bytes:
     return data
 
 
-# --- write ---
-
-
 class Graph:
-    """A graph under construction; tensors are numbered in the order of their creation. Equal graphs
-    give equal bytes on every machine, so that a converted model has one hash."""
+    """A graph under construction. Equal graphs give equal bytes on every machine, so that a
+    converted model has one hash."""
 
     def __init__(self, name: str) -> None:
         self._model = _Model(ir_version=IR, producer_name="uttermill")

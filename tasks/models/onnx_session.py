@@ -45,8 +45,8 @@ def session(
     patterns: bool = True,
     device: str = "cpu",
 ) -> onnxruntime.InferenceSession:
-    """A session of a graph, by path or bytes, which gives equal numbers for equal batches. `arena`:
-    keep the memory of the largest batch for the next; `patterns`: allocate it in one block."""
+    """A session of a graph, by path or bytes. `arena`: keep the memory of the largest batch for the
+    next; `patterns`: allocate it in one block."""
     import onnxruntime
 
     chosen = options(threads)

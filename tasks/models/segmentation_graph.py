@@ -8,19 +8,18 @@ linear layers of 128, and log-probabilities of the seven sets of at most two of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import numpy as np
 
 from ..base.arrays import RATE, Float32s
 from .onnx_graph import Graph
-from .pytorch_checkpoint import Tensors
 
 LAYERS, HIDDEN = 4, 128
 LOWEST, NARROWEST = 50.0, 50.0  # Hz, of the band-pass filters
 
 
-def build(tensors: Tensors) -> bytes:
+def build(tensors: Mapping[str, Float32s]) -> bytes:
     """The ONNX model from the checkpoint's tensors."""
     graph = Graph("segmentation-3.0")
 
@@ -49,7 +48,7 @@ def build(tensors: Tensors) -> bytes:
     return graph.model([("x", ["N", 1, 160_000])], [(x, "y", ["N", 589, 7])])
 
 
-def band_passes(tensors: Tensors) -> Float32s:
+def band_passes(tensors: Mapping[str, Float32s]) -> Float32s:
     """The 80 filters [80, 1, 251]: 40 band-passes, and the same shifted by a quarter of a period.
 
     In double precision throughout, so that rounding to float32 hides differences between maths
@@ -61,7 +60,7 @@ def band_passes(tensors: Tensors) -> Float32s:
     high = np.clip(high, LOWEST, RATE / 2)
     times = tensors[f"{prefix}.n_"].astype(np.float64)  # [1, 125], 2 pi t of the left half
     window = tensors[f"{prefix}.window_"].astype(np.float64)
-    sine, cosine = _elementwise(math.sin), _elementwise(math.cos)
+    sine, cosine = (np.vectorize(f, otypes=[np.float64]) for f in (math.sin, math.cos))
     even = (sine(high * times) - sine(low * times)) / (times / 2) * window
     odd = (cosine(low * times) - cosine(high * times)) / (times / 2) * window
     centre = 2 * (high - low)
@@ -75,20 +74,18 @@ def band_passes(tensors: Tensors) -> Float32s:
     return scaled[:, None]
 
 
-def _elementwise(function: Callable[[float], float]) -> np.vectorize:
-    return np.vectorize(function, otypes=[np.float64])
-
-
-def _linear(graph: Graph, x: str, tensors: Tensors, name: str) -> str:
+def _linear(graph: Graph, x: str, tensors: Mapping[str, Float32s], name: str) -> str:
     x = graph.op("MatMul", [x, graph.floats(tensors[f"{name}.weight"].T)])
     return graph.op("Add", [x, graph.floats(tensors[f"{name}.bias"])])
 
 
-def _lstm(graph: Graph, x: str, tensors: Tensors, layer: int) -> str:
+def _lstm(graph: Graph, x: str, tensors: Mapping[str, Float32s], layer: int) -> str:
     """One bidirectional layer, [T, N, in] to [T, N, 256]."""
 
     def both(name: str) -> list[Float32s]:
-        return [_gates(tensors[f"lstm.{name}_l{layer}{way}"]) for way in ("", "_reverse")]
+        """Both directions, from PyTorch's order of gates (i, f, g, o) to ONNX's (i, o, f, c)."""
+        ways = (np.split(tensors[f"lstm.{name}_l{layer}{way}"], 4) for way in ("", "_reverse"))
+        return [np.concatenate([i, o, f, g]) for i, f, g, o in ways]
 
     biases = zip(both("bias_ih"), both("bias_hh"), strict=True)
     y = graph.op(
@@ -104,9 +101,3 @@ def _lstm(graph: Graph, x: str, tensors: Tensors, layer: int) -> str:
     )
     y = graph.op("Transpose", [y], perm=[0, 2, 1, 3])  # [T, 2, N, 128] to [T, N, 2, 128]
     return graph.op("Reshape", [y, graph.ints([0, 0, 2 * HIDDEN])])
-
-
-def _gates(values: Float32s) -> Float32s:
-    """From PyTorch's order of gates (i, f, g, o) to ONNX's (i, o, f, c)."""
-    i, f, g, o = np.split(values, 4)
-    return np.concatenate([i, o, f, g])

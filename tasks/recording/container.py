@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from .. import storage
 from ..base.errors import ItemError
-from ..storage import redirects, regular, urls
+from ..storage import regular, urls
+from ..storage.store_errors import Redirected
 from . import Locator, stream_copy, zip_member
 from .parquet_tables import Table, table_of
 from .unreachable import PositionedReader, item_error
@@ -165,7 +166,7 @@ def _fetched(url: str, offset: int | None = None, length: int | None = None) -> 
         return urls.fetched(url, offset, length)
     except FileNotFoundError as error:
         raise ItemError("missing", "no such object") from error
-    except redirects.Redirected as error:
+    except Redirected as error:
         raise item_error(error) from error
     except storage.Archived as error:
         raise ItemError("unreadable", "it is in cold storage; restore it") from error

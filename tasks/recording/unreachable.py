@@ -15,7 +15,8 @@ from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
 from ..base.errors import UNREACHABLE, ItemError
-from ..storage import Away, redirects, regular, urls
+from ..storage import Away, regular, urls
+from ..storage.store_errors import Redirected
 
 Result = TypeVar("Result")
 
@@ -37,7 +38,7 @@ def passes(error: Exception) -> bool:
     """Whether an error may have passed at the next try."""
     if isinstance(error, ItemError):
         return error.code == UNREACHABLE
-    if isinstance(error, OSError) and not isinstance(error, redirects.Redirected):
+    if isinstance(error, OSError) and not isinstance(error, Redirected):
         lost = isinstance(error, ConnectionError | TimeoutError)
         return lost or (error.errno is not None and error.errno not in _OWN)
     return isinstance(error, Away)
@@ -62,7 +63,7 @@ def item_error(error: Exception) -> ItemError:
     """A failed read as `unreachable` or `unreadable`, in words, without the error number and the
     path, which callers show beside it."""
     what = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
-    if isinstance(error, PermissionError) and not isinstance(error, redirects.Redirected):
+    if isinstance(error, PermissionError) and not isinstance(error, Redirected):
         what += "; let the account that runs this read it"
     return ItemError(UNREACHABLE if passes(error) else "unreadable", what)
 

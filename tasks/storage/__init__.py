@@ -1,13 +1,13 @@
 """Storage: folders and object stores with the same methods; `store_of` gives that of a place.
 
     urls        a place: a path or a URL        local, objects          the two stores
-    atomic      temp file, fsync, rename        store_errors, uploads   talking to object stores
+    atomic      temp file, fsync, rename        store_errors            talking to object stores
     lock        one run at a time in an OUT     tables                  Parquet and Arrow files
     containment names from data                 `inside`: the one way from such a name to a place
     regular     files, and nothing else         temporary               folders that go again
-    owners      who may not write, in words     probe                   what OUT's disk must do
+    owners      what the system refuses         bounds                  memory for foreign lists
 
-A store takes full places; the functions here do the same for a single place.
+A store takes full places; the functions here do what methods of these names do (`local.Local`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ Result = TypeVar("Result")
 
 
 def store_of(path: Path) -> Local | Objects:
-    """The store of a place."""
     return LOCAL if isinstance(path, Path) else OBJECTS
 
 
@@ -49,39 +48,32 @@ def read_bounded(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a file, read by `read_bounded`; ValueError also if it is invalid or nested too
-    deeply."""
+    """The JSON in such a file; ValueError also if it is invalid."""
     return parsed(read_bounded(path))
 
 
 def hashed(path: Path) -> tuple[str, int]:
-    """(sha256, bytes) of a file or an object, read in blocks."""
     return store_of(path).hashed(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or an object, if it exists."""
     store_of(path).remove(path)
 
 
 def names(folder: Path, ending: str = "") -> list[Path]:
-    """Files directly in a folder, sorted by name; none when there is no folder."""
     return store_of(folder).names(folder, ending)
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a file or an object."""
     return store_of(path).exists(path)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder; in a bucket: anything below it."""
     return store_of(path).is_folder(path)
 
 
 def refuse_links(folder: Path) -> None:
-    """UnsafePlace if anything below a folder is neither a file nor a folder; for code that follows
-    links."""
+    """UnsafePlace for anything below a folder but files and folders."""
     store = store_of(folder)
     for name, guard in () if store.remote else store.guards(folder):
         if not guard:

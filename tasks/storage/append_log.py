@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .. import storage
 from ..base.errors import ConfigError
-from . import owners, probe, regular
+from . import owners, regular
 from .objects import Objects
 
 KEPT = 20_000  # objects that a process caches: they never change
@@ -29,7 +29,7 @@ _known: dict[str, bytes] = {}
 
 def append(path: Path, folder: Path, data: bytes) -> None:
     """Append lines, all or none. ConfigError if the file may not be written, or if a store lets
-    objects be overwritten: two writers could then lose each other's lines."""
+    objects be overwritten."""
     if not isinstance(path, Path):
         _put(folder, data)
         return
@@ -41,7 +41,7 @@ def append(path: Path, folder: Path, data: bytes) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError as error:
-            raise probe.no_locks(path, error) from error
+            raise owners.no_locks(path, error) from error
         size = os.fstat(handle).st_size
         if size and os.pread(handle, 1, size - 1) != b"\n":  # a line that a crash cut short
             data = b"\n" + data
@@ -58,8 +58,7 @@ def append(path: Path, folder: Path, data: bytes) -> None:
 
 
 def read(path: Path, folder: Path) -> bytes:
-    """Everything appended so far, in order. NotAFile if something other than a file has the name:
-    it would pass for an empty log."""
+    """Everything appended so far, in order. NotAFile for anything but a file."""
     if isinstance(path, Path):
         regular.check(path, follows=False)
     try:
@@ -70,8 +69,7 @@ def read(path: Path, folder: Path) -> bytes:
 
 
 def replace(path: Path, folder: Path, data: bytes) -> None:
-    """Give a log other lines; only for what must go on request. ConfigError on an object store,
-    where others may be reading its objects."""
+    """Give a log other lines. ConfigError on an object store, where others may be reading it."""
     if not isinstance(path, Path):
         raise ConfigError(
             f"{folder} keeps its lines, as objects never change: remove those that must go by hand"
@@ -88,7 +86,6 @@ def replace(path: Path, folder: Path, data: bytes) -> None:
 
 
 def _put(folder: Path, data: bytes) -> None:
-    """Put `data` under the next number."""
     _prove(folder)
     number = max(_numbers(folder), default=0) + 1
     while True:
@@ -102,7 +99,6 @@ def _put(folder: Path, data: bytes) -> None:
 
 
 def _objects(folder: Path) -> bytes:
-    """All objects of a folder, in order."""
     paths = [folder / f"{number:08d}" for number in _numbers(folder)]
     if len(_known) > KEPT:
         _known.clear()
@@ -121,7 +117,7 @@ def _numbers(folder: Path) -> list[int]:
 
 @lru_cache(maxsize=32)
 def _prove(folder: Path) -> None:
-    """Once per process: check that the store refuses a second exclusive put of an object."""
+    """Check that the store refuses a second exclusive put of an object."""
     probe = folder / "exclusive"
     for _ in range(2):
         try:

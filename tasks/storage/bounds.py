@@ -41,7 +41,7 @@ def hopeless(unusable: int, entries: int) -> bool:
 
 
 def too_long(size: int) -> str | None:
-    """The complaint about a text of this many bytes; None if it is short enough."""
+    """The complaint about a text of so many bytes, if it is too long."""
     if size <= MAX_TEXT_BYTES:
         return None
     return f"a text of {megabytes(size)}; at most {megabytes(MAX_TEXT_BYTES)} are read"

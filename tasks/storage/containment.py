@@ -1,10 +1,8 @@
 """Keeps names that come from data inside their folder.
 
-Rows of manifests, lists of files and notes on versions hold names. Anybody who writes into an OUT
-chooses them, and can put links there, so only `inside` turns such a name into a place.
-
-The folder that holds the names may be reached by links: OUT, or one of its folders on a larger disk
-(`check`). Below it nothing of ours is a link, except `datasets/latest`.
+Anybody who writes into an OUT chooses the names in its manifests, lists and notes, and can put
+links there, so only `inside` turns such a name into a place. OUT itself, and the folders in it, may
+be links (`check`); below them only `datasets/latest` is one.
 """
 
 from __future__ import annotations
@@ -53,27 +51,24 @@ def inside(home: Path, name: str) -> Path:
 
 def check_name(name: str) -> None:
     """UnsafePlace if a name leads out of its folder, or cannot be a file's name."""
-    if not isinstance(name, str) or not all(map(_is_step, name.split("/"))):
+    good = isinstance(name, str)
+    for step in name.split("/") if good else ():
+        try:
+            size = len(step.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:
+            size = 0
+        named = bool(_STEP.fullmatch(step)) and step not in (".", "..")
+        good = good and named and 0 < size <= _LONGEST_STEP
+    if not good:
         raise UnsafePlace(f"the name {str(name)[:_SHOWN]!r} leads out of its folder")
     if len(os.fsencode(name)) > _LONGEST:
         raise UnsafePlace(f"the name {name[:_SHOWN]!r}… is too long for a file's")
 
 
-def _is_step(step: str) -> bool:
-    try:
-        size = len(step.encode("utf-8", "surrogateescape"))
-    except UnicodeEncodeError:
-        return False
-    return 0 < size <= _LONGEST_STEP and step not in (".", "..") and bool(_STEP.fullmatch(step))
-
-
 def check(out: Path) -> None:
     """ConfigError if a command would follow a link out of an OUT, or to nothing, or if a file is
-    where OUT has a folder.
-
-    OUT's own folders may be links to another disk, made by the user or root, to folders that hold
-    only uttermill's files.
-    """
+    where OUT has a folder. OUT's own folders may be links of the user or root to folders that hold
+    only uttermill's files."""
     if not isinstance(out, Path):
         return
     for place in (*reversed(out.parents), out, *(out / top for top in OUT_FOLDERS)):
@@ -90,7 +85,9 @@ def check(out: Path) -> None:
             continue
         if os.lstat(link).st_uid not in (os.geteuid(), 0):
             raise ConfigError(f"{link} is a link that another user made: replace it with a folder")
-        if stranger := next(_strangers(link, re.compile(_KEPT[top])), None):
+        names = (entry.name for entry in _entries(link))  # file managers leave hidden ones
+        ours = re.compile(rf"{_KEPT[top]}|\..*|lost\+found", re.DOTALL)
+        if stranger := next((name for name in names if not ours.fullmatch(name)), None):
             raise ConfigError(
                 f"{link} is a link to a folder that holds {stranger!r}, which is not uttermill's: "
                 "point it at an empty folder"
@@ -111,15 +108,6 @@ def check(out: Path) -> None:
 
 def _not_a_folder(path: str | Path) -> ConfigError:
     return ConfigError(f"{path} is a file, where OUT has a folder; remove it")
-
-
-def _strangers(folder: Path, kept: re.Pattern[str]) -> Iterator[str]:
-    """Names directly in a folder that do not match `kept`, without what file systems and file
-    managers leave behind."""
-    for entry in _entries(folder):
-        name = entry.name
-        if not kept.fullmatch(name) and name[:1] != "." and name != "lost+found":
-            yield entry.name
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

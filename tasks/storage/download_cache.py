@@ -1,7 +1,6 @@
 """Local copies of remote objects, for libraries that read files. Unnamed, so a kill leaves none.
 
-A process caches the most recently used, up to a bound. The guard of the object (size, time and
-ETag) is part of a copy's key, so an overwritten object is fetched again.
+A process caches the most recently used; the guard of the object is part of a copy's key.
 """
 
 from __future__ import annotations
@@ -59,10 +58,8 @@ def cached(
     length: int | None = None,
     size: int | None = None,
 ) -> BinaryIO:
-    """A copy of an object, or of a range of bytes of it, opened for reading; the caller closes it.
-
-    `size`: bytes of the whole object, for a range without `length`.
-    """
+    """A copy of an object, or of a range of bytes of it, opened for reading. `size`: bytes of the
+    whole object, for a range without `length`."""
     name = (f"{protocols(files)[0]}://{key}", guard, offset, length)
     with _lock:
         if copied := _cached.get(name):
@@ -88,7 +85,7 @@ def cached(
 
 
 def fetched(files: FileSystem, key: str) -> BinaryIO:
-    """An uncached copy of a whole object; the caller closes it."""
+    """An uncached copy of a whole object."""
     copy = _fetch(files, key, None, None, None)
     try:
         return copy.opened()

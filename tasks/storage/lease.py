@@ -1,10 +1,8 @@
-"""The lock of an OUT on an object store: a numbered object, put exclusively and renewed.
-
-    OUT/.lock/00000007      who holds OUT, how often that run renewed it, and whether it has ended
+"""The lock of an OUT on an object store: `OUT/.lock/00000007`, numbered, put exclusively, renewed.
 
 The highest number counts. A run takes the next number once the last run has ended or is dead; if
-two try, the store accepts one put. Runs never overwrite each other's objects, so a run wrongly
-taken for dead finds a number higher than its own: it has lost OUT, and publishes nothing.
+two try, the store accepts one put. So a run wrongly taken for dead finds a number higher than its
+own: it has lost OUT, and publishes nothing.
 
 An owner on this machine and in this container lives as long as its process. Any other lives while
 it renews, watched for LEASE seconds on the watcher's own clock: clocks of two machines are never
@@ -118,7 +116,6 @@ _mine: dict[str, Lease] = {}
 
 
 def check(out: Path) -> None:
-    """RunError when this process held OUT and has lost it; nothing if it took no lease."""
     if lease := _mine.get(str(out)):
         lease.check()
 
@@ -163,7 +160,16 @@ def _take(out: Path, owner: Owner) -> Lease:
             # Another run was quicker, or an answer was lost and the library repeated the put.
             if (_read(out, last + 1) or {}).get("token") != owner["token"]:
                 continue
-        _prove_exclusive(out, last + 1, owner)
+        try:
+            _write(out, last + 1, owner, exclusive=True)
+        except FileExistsError:
+            pass
+        else:
+            _write(out, last + 1, {**owner, "ended": True})
+            raise ConfigError(
+                f"the object store of {out} does not honour `If-None-Match: *`, so two runs could "
+                "publish over each other; use another store, or a folder"
+            )
         numbers = _numbers(out)
         if max(numbers, default=0) > last + 1:  # other runs have taken and released it meanwhile
             continue
@@ -174,32 +180,19 @@ def _take(out: Path, owner: Owner) -> Lease:
     raise OutLocked(f"{out} is in use by other runs; try again later")
 
 
-def _prove_exclusive(out: Path, number: int, owner: Owner) -> None:
-    """ConfigError if the store accepts a second exclusive put, so that locking is impossible."""
-    try:
-        _write(out, number, owner, exclusive=True)
-    except FileExistsError:
-        return
-    _write(out, number, {**owner, "ended": True})
-    raise ConfigError(
-        f"the object store of {out} does not honour `If-None-Match: *`, so two runs could publish "
-        "over each other; use another store, or a folder"
-    )
-
-
 def _living(out: Path, number: int) -> Owner | None:
-    """The owner of a number if it still holds OUT; None when it has ended or is dead."""
+    """The owner of a number; None when it has ended or is dead."""
     first = _read(out, number)
     if first is None or first.get("ended"):
         return None
     if first.get("machine") and first["machine"] == _machine():
-        return first if _runs_here(first) else None
-    log.info(
-        "checking for %.0f s whether the run that holds %s is still alive: %s",
-        LEASE,
-        out,
-        describe(first),
-    )
+        try:
+            began = psutil.Process(int(first["pid"])).create_time()
+        except (psutil.NoSuchProcess, KeyError, ValueError):
+            return None
+        return first if abs(began - float(first.get("began", 0))) < 1.0 else None
+    question = "checking for %.0f s whether the run that holds %s is still alive: %s"
+    log.info(question, LEASE, out, describe(first))
     until = time.monotonic() + LEASE
     while time.monotonic() < until:
         time.sleep(min(1.0, RENEW / 2))
@@ -210,14 +203,6 @@ def _living(out: Path, number: int) -> Owner | None:
             return now
     log.warning("that run has not renewed its lock; taking it over")
     return None
-
-
-def _runs_here(owner: Owner) -> bool:
-    try:
-        began = psutil.Process(int(owner["pid"])).create_time()
-    except (psutil.NoSuchProcess, KeyError, ValueError):
-        return False
-    return abs(began - float(owner.get("began", 0))) < 1.0
 
 
 def _machine() -> str | None:

@@ -16,14 +16,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..base.errors import ConfigError, UnsafePlace
-from . import atomic, owners, probe, regular
+from . import atomic, owners, regular
 from .atomic import HashedFile
 from .containment import OUT_FOLDERS, inside
 
 OPEN = 128  # files that `spans` keeps open
 LEAST_FREE = 200 << 20  # bytes that OUT's disk must have free before anything starts
-
-
 #: Name below a folder, first byte, end byte.
 Span = tuple[str, int, int]
 #: The bytes of a span: fewer where the file is too short, None if it is gone.
@@ -45,12 +43,9 @@ class File(NamedTuple):
 class Local:
     """Reads, writes, lists and removes files; `Objects` has the same methods for a bucket.
 
-    Only regular files count: links and special files are neither read nor listed. Where a method
-    takes a folder and names in it, the names may come from data (`containment.inside`). A file is
-    replaced by a rename, so readers see the old one or the new one.
-
-    A missing file or object raises FileNotFoundError, unless stated otherwise. If an object store
-    is unreachable or refuses access, every method raises RunError.
+    Only regular files count: links and special files are neither read nor listed. Names in a folder
+    may come from data (`containment.inside`). A file is replaced by a rename. A missing file or
+    object raises FileNotFoundError, an object store that is unreachable or refuses access RunError.
     """
 
     remote = False  # each call is a request over the network
@@ -64,21 +59,19 @@ class Local:
         return {path.name: self.read(path) for path in self.names(folder)}
 
     def hashed(self, path: Path) -> tuple[str, int]:
-        """(sha256, bytes) of a file, read in blocks."""
+        """(sha256, bytes)."""
         with open(path, "rb", buffering=0, opener=_opened) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest(), handle.tell()
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a scratch file for this run only: it need not survive a crash."""
+        """Write a scratch file, which need not survive a crash."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "wb", opener=regular.written) as file:
             file.write(data)
 
     def staged(self, folder: Path) -> AbstractContextManager[tuple[HashedFile, Publish]]:
         """A file to write, and `publish`, which makes it complete and durable under its name.
-
-        Nothing stays behind without `publish`, or on an exception.
-        """
+        Nothing stays behind without `publish`, or on an exception."""
         return atomic.staged(folder)
 
     def detach(self, path: Path) -> None:
@@ -86,12 +79,8 @@ class Local:
         path.unlink(missing_ok=True)
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
-        """Make `new` a link to the published file `old`, or a copy where links are impossible.
-
-        False when `old` has changed: its bytes are hashed, so that damage does not spread. A local
-        file that still has the `guard` of its publication (see `guards`) is trusted without reading
-        it.
-        """
+        """Make `new` a link to the published file `old`, or a copy. False when `old` has changed:
+        its bytes are hashed, unless a local file still has the `guard` of its publication."""
         try:
             untouched = own_guard(_regular(old)) == guard
             if not untouched and self.hashed(old) != (sha256, size):
@@ -122,25 +111,20 @@ class Local:
         shutil.rmtree(folder, ignore_errors=True)
 
     def exists(self, path: Path) -> bool:
-        """Whether the file exists."""
         with suppress(OSError):
             return bool(_regular(path))
         return False
 
     def is_folder(self, path: Path) -> bool:
-        """Whether the folder exists; in a bucket: whether anything lies below it."""
+        """Whether there is a folder; in a bucket: anything below it."""
         return path.is_dir()
 
     def size(self, path: Path) -> int:
-        """Bytes of a file."""
         return _regular(path).st_size
 
     def sizes(self, folder: Path) -> Callable[[str], int]:
-        """A function from the name of a file directly in a folder to its bytes; -1 if it is
-        missing.
-
-        Sizes are read once for each file, or for all files by one request.
-        """
+        """A function from the name of a file directly in a folder to its bytes, -1 if it is
+        missing. It reads each once, or all by one request."""
 
         @cache
         def size(name: str) -> int:
@@ -152,15 +136,12 @@ class Local:
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
         """Files directly in a folder, sorted by name; none when there is no folder."""
-        entries = (e for e in _scanned(folder) if e.name.endswith(ending))
-        names = (e.name for e in entries if e.is_file(follow_symlinks=False))
-        return [folder / name for name in sorted(names)]
+        files = (e for e in _scanned(folder) if e.is_file(follow_symlinks=False))
+        return [folder / name for name in sorted(e.name for e in files if e.name.endswith(ending))]
 
     def folders(self, folder: Path) -> list[str]:
         """Names of the folders directly in a folder, sorted; none when there is no folder."""
-        return sorted(
-            entry.name for entry in _scanned(folder) if entry.is_dir(follow_symlinks=False)
-        )
+        return sorted(e.name for e in _scanned(folder) if e.is_dir(follow_symlinks=False))
 
     def tree(self, folder: Path) -> list[str]:
         """Relative names of all files below a folder, sorted."""
@@ -168,20 +149,22 @@ class Local:
 
     def files(self, path: Path) -> Iterator[File]:
         """All files below a folder, or the file itself."""
+
+        def file(path: Path, status: os.stat_result) -> File:
+            return File(path, status.st_size, (status.st_dev, status.st_ino), status.st_nlink)
+
         with suppress(FileNotFoundError):
             status = os.lstat(path)
             if not stat.S_ISDIR(status.st_mode):
-                yield _file(path, status)
+                yield file(path, status)
         for name, entry in _walked(path):
             with suppress(FileNotFoundError):  # removed meanwhile
-                yield _file(path / name, entry.stat(follow_symlinks=False))
+                yield file(path / name, entry.stat(follow_symlinks=False))
 
     def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
-        """(relative name, guard) of all files below a folder.
-
-        A guard changes whenever the bytes may have changed: size, times and inode of a file; size,
-        time and ETag of an object. It is empty for anything but a regular file.
-        """
+        """(relative name, guard) of all files below a folder. A guard changes whenever the bytes
+        may have changed: size, times and inode of a file; size, time and ETag of an object. It is
+        empty for anything but a regular file."""
         for name, entry in _walked(folder):
             with suppress(FileNotFoundError):  # a late worker's temporary file
                 status = entry.stat(follow_symlinks=False)
@@ -196,8 +179,8 @@ class Local:
 
     @contextmanager
     def spans(self, folder: Path, wanted: Iterable[Span]) -> Iterator[ReadSpan]:
-        """Reads spans of files below a folder, best in the order of `wanted`, which only a store of
-        objects looks at."""
+        """Reads spans of files below a folder; a store of objects fetches them in the order of
+        `wanted`."""
         opened: dict[str, int] = {}
 
         def read(span: Span) -> bytes | None:
@@ -225,8 +208,7 @@ class Local:
             yield file
 
     def mounted(self, place: Path) -> Path:
-        """A path at which any program of this machine can read a file or folder in place; None if
-        there is none."""
+        """A path of this place for any program of this machine; None if there is none."""
         return place
 
     @contextmanager
@@ -240,11 +222,9 @@ class Local:
 
     @contextmanager
     def writing(self, folder: Path, scratch: Path | None = None) -> Iterator[Path]:
-        """A local folder whose files end up in `folder`: the folder itself, or one to upload.
-
-        Temporary copies lie in `scratch`, if this machine has that folder: the next run removes
-        what a killed one leaves there. RunError if another run has put a different object.
-        """
+        """A local folder whose files end up in `folder`: the folder itself, or one to upload, in
+        `scratch` if this machine has that: the next run removes what a killed one leaves there.
+        RunError if another run has put a different object."""
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
 
@@ -261,7 +241,7 @@ class Local:
             raise ConfigError(f"OUT {out} is a file; name a folder, which a run makes if need be")
         try:
             out.mkdir(parents=True, exist_ok=True)
-            probe.check(out)
+            owners.check(out)
             for folder in (out / name for name in OUT_FOLDERS):
                 if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
@@ -274,7 +254,7 @@ class Local:
             raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")
 
     def free(self, out: Path) -> int:
-        """Bytes free at OUT; None if unknown."""
+        """Bytes; None if unknown."""
         return shutil.disk_usage(out).free
 
 
@@ -285,9 +265,8 @@ def is_temporary(name: str) -> bool:
 
 
 def stat_guard(status: os.stat_result) -> str:
-    """`<size>-<mtime in ns>-<inode>-<ctime in ns>` of a source's file: cheap proof that it was not
-    changed. The ctime cannot be set back; the system updates it on every change, also of a name,
-    link or right, which changes no bytes."""
+    """`<size>-<mtime in ns>-<inode>-<ctime in ns>`: cheap proof that a source's file was not
+    changed. The system updates the ctime on every change, also of a name, link or right."""
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}-{status.st_ctime_ns}"
 
 
@@ -298,8 +277,7 @@ def own_guard(status: os.stat_result) -> str:
 
 @contextmanager
 def _or_missing(path: str | Path) -> Iterator[None]:
-    """Treat anything but a regular file as missing: a link may lead anywhere, and reading a pipe or
-    a device may never end."""
+    """Anything but a regular file counts as missing."""
     try:
         yield
     except regular.NotAFile as error:
@@ -307,7 +285,6 @@ def _or_missing(path: str | Path) -> Iterator[None]:
 
 
 def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """A file descriptor for reading."""
     with _or_missing(path):
         return regular.written(path, flags)
 
@@ -315,11 +292,6 @@ def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
 def _regular(path: Path) -> os.stat_result:
     with _or_missing(path):
         return regular.status(path)
-
-
-def _file(path: Path, status: os.stat_result) -> File:
-    inode = status.st_dev, status.st_ino
-    return File(path, status.st_size, inode, status.st_nlink)
 
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:

@@ -1,8 +1,6 @@
-"""One run at a time in an OUT: a lock of the kernel on a folder, a lease on an object store.
-
-A dead owner holds nothing: the kernel drops its lock, and its lease expires (`lease.py`). On a
-network file system without `flock` between hosts, the lock excludes only runs on the same host.
-"""
+"""One run at a time in an OUT: a lock of the kernel on a folder, a lease on an object store
+(`lease.py`). On a network file system without `flock` between hosts, the lock excludes only runs on
+the same host."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from pathlib import Path
 
 from .. import storage
 from ..base.errors import ConfigError, OutLocked, RunError
-from . import lease, owners, probe, regular
+from . import lease, owners, regular
 
 NAME = ".lock"
 
@@ -28,13 +26,20 @@ _mine: dict[str, int] = {}
 
 def hold(out: Path) -> AbstractContextManager[None]:
     """Hold OUT for this process, creating it if needed. `OutLocked` names the run that holds it."""
-    locked = lease.hold if storage.store_of(out).remote else _locked
-    return locked(out, _owner())
+    program = Path(sys.argv[0]).name or "python"
+    # Other arguments may hold credentials.
+    command = [word for word in sys.argv[1:2] if program == "uttermill" and word.isalpha()]
+    owner: lease.Owner = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": " ".join([program, *command]),
+    }
+    return (lease.hold if storage.store_of(out).remote else _locked)(out, owner)
 
 
 def check(out: Path) -> None:
-    """RunError when this process held OUT and has lost it, or OUT is no longer the folder that it
-    was; nothing if it holds no lock."""
+    """RunError when this process held OUT and has lost it, or OUT is not the folder that it was."""
     lease.check(out)
     if (descriptor := _mine.get(str(out))) is None:
         return
@@ -48,8 +53,7 @@ def check(out: Path) -> None:
 
 
 def refuse_held(out: Path) -> None:
-    """`OutLocked` if a run holds OUT now; for commands that only read, and may lack the right to
-    write."""
+    """`OutLocked` if a run holds OUT now; needs no right to write."""
     if storage.store_of(out).remote:
         lease.refuse_held(out)
         return
@@ -83,7 +87,7 @@ def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
         except BlockingIOError:
             raise _held(out) from None
         except OSError as error:
-            raise probe.no_locks(out, error) from error
+            raise owners.no_locks(out, error) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(owner).encode(), 0)
         _mine[str(out)] = descriptor
@@ -94,22 +98,6 @@ def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
-
-
-def _owner() -> lease.Owner:
-    return {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": _command(),
-    }
-
-
-def _command() -> str:
-    """The program, and which command of uttermill: other arguments may hold credentials."""
-    program = Path(sys.argv[0]).name or "python"
-    command = [word for word in sys.argv[1:2] if program == "uttermill" and word.isalpha()]
-    return " ".join([program, *command])
 
 
 def _held(out: Path) -> OutLocked:

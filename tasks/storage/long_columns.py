@@ -1,10 +1,9 @@
-"""Columns with more text than fits in one Arrow array.
+"""Columns with more text than fits in one Arrow array: offsets of `string` have 32 bits, so it ends
+at 2 GiB (33 million hashes).
 
-Offsets of `string` have 32 bits, so an array ends at 2 GiB: 33 million hashes, 20 million paths. A
-column of many chunks may be longer, and can be read and filtered; operations that join its chunks
-(`take`, `combine_chunks`) fail, however much memory there is. Tables of a whole corpus go through
-these functions instead, which keep the types. A table of one shard, one batch
-(`shard_batches.AT_ONCE` shards) or one row group of a version (`tables.ROWS` rows) is far smaller.
+A column of many chunks may be longer, and can be read and filtered; operations that join its chunks
+(`take`, `combine_chunks`) fail. Tables of a whole corpus go through these functions instead, which
+keep the types; those of a shard, a batch or a row group are far smaller.
 """
 
 from __future__ import annotations
@@ -53,14 +52,11 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     if types.is_binary(kind):
         return pa.large_binary()
     if types.is_list(kind):
-        return pa.large_list(_wide_field(kind.value_field))
+        return pa.large_list(kind.value_field.with_type(_wide(kind.value_type)))
     if types.is_struct(kind):
-        return pa.struct([_wide_field(kind.field(number)) for number in range(kind.num_fields)])
+        fields = (kind.field(number) for number in range(kind.num_fields))
+        return pa.struct([field.with_type(_wide(field.type)) for field in fields])
     return kind
-
-
-def _wide_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_wide(field.type))
 
 
 def numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> Int32s:
@@ -72,14 +68,13 @@ def numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> Int32s:
 
 
 def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The column, dictionary-encoded: its distinct values in order of first appearance, and the
-    index of each row's value. The distinct values must fit one array."""
+    """The column, dictionary-encoded in order of first appearance. The distinct values must fit one
+    array."""
     return column.dictionary_encode().combine_chunks()
 
 
 def joined(pieces: list[NDArray[Scalar]]) -> NDArray[Scalar]:
-    """The pieces as one array; empties the list, since both together would take twice the
-    memory."""
+    """The pieces as one array; empties the list, to save memory."""
     whole = np.concatenate(pieces)
     pieces.clear()
     return whole

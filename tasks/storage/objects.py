@@ -1,7 +1,7 @@
-"""The object store: any scheme of fsspec that can put an object exclusively.
+"""The object store: any scheme of fsspec that can put an object exclusively (`If-None-Match: *`).
 
-Nothing is renamed: a PUT is atomic, and `If-None-Match: *` makes it fail if the object exists. Many
-spans of objects are read at once: each request costs about as much as a megabyte.
+Nothing is renamed: a PUT is atomic. Many spans of objects are read at once: each request costs
+about as much as a megabyte.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import posixpath
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -26,40 +26,11 @@ from . import download_cache
 from .atomic import HashedFile
 from .containment import inside
 from .local import File, Local, Publish, ReadSpan, Span
-from .store_errors import (
-    Entry,
-    asking,
-    files_in,
-    protocols,
-    state_of,
-    store_errors,
-    under,
-)
+from .store_errors import Entry, asking, files_in, protocols, state_of, store_errors, under
 
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
 AHEAD_BYTES = 16 << 20  # fetched at once
 IN_MEMORY = 16 << 20  # bytes up to which a staged file is put from memory
-
-
-@contextmanager
-def spans_ahead(folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
-    """Reads spans, fetching the next `AHEAD_BYTES` of `wanted` at once."""
-    places = {span: place for place, span in enumerate(wanted)}
-    fetched: dict[Span, bytes | None] = {}
-
-    def read(span: Span) -> bytes | None:
-        if span not in fetched:
-            ahead, size = [span], span[2] - span[1]
-            for span_ahead in islice(wanted, places[span] + 1, None):
-                size += span_ahead[2] - span_ahead[1]
-                if size > AHEAD_BYTES:
-                    break
-                ahead.append(span_ahead)
-            fetched.clear()
-            fetched.update(zip(ahead, read_spans(folder, ahead), strict=True))
-        return fetched[span]
-
-    yield read
 
 
 def read_spans(folder: Path, wanted: Sequence[Span]) -> list[bytes | None]:
@@ -118,13 +89,14 @@ class Objects:
                 if handle.size <= IN_MEMORY:
                     self.put(path, raw.read())
                 else:
-                    self.put_file(Path(raw.name), path)
+                    with asking(path) as (files, key):
+                        files.put_file(raw.name, key, mode="overwrite")
                 return path
 
             yield handle, publish
 
     def detach(self, path: Path) -> None:
-        """Does nothing: an existing object is complete, and objects never share bytes."""
+        """Nothing: objects never share bytes."""
 
     def remove(self, path: Path) -> None:
         with asking(path) as (files, key), suppress(FileNotFoundError):
@@ -186,8 +158,26 @@ class Objects:
 
     # Parts of objects, and copies of them
 
-    def spans(self, folder: Path, wanted: Iterable[Span]) -> AbstractContextManager[ReadSpan]:
-        return spans_ahead(folder, [*wanted])
+    @contextmanager
+    def spans(self, folder: Path, wanted: Iterable[Span]) -> Iterator[ReadSpan]:
+        """Fetches the next `AHEAD_BYTES` of `wanted` at once."""
+        listed = [*wanted]
+        places = {span: place for place, span in enumerate(listed)}
+        fetched: dict[Span, bytes | None] = {}
+
+        def read(span: Span) -> bytes | None:
+            if span not in fetched:
+                ahead, size = [span], span[2] - span[1]
+                for span_ahead in islice(listed, places[span] + 1, None):
+                    size += span_ahead[2] - span_ahead[1]
+                    if size > AHEAD_BYTES:
+                        break
+                    ahead.append(span_ahead)
+                fetched.clear()
+                fetched.update(zip(ahead, read_spans(folder, ahead), strict=True))
+            return fetched[span]
+
+        yield read
 
     @contextmanager
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
@@ -262,14 +252,8 @@ class Objects:
         with asking(path) as (files, key):
             files.pipe_file(key, data, mode="create" if exclusive else "overwrite")
 
-    def put_file(self, source: Path, path: Path) -> None:
-        """Put a local file atomically, without holding it in memory."""
-        with asking(path) as (files, key):
-            files.put_file(str(source), key, mode="overwrite")
-
     def upload(self, source: Path, path: Path) -> None:
-        """Put a local file exclusively; FileExistsError if a different object exists. An object
-        with the same bytes is accepted: a worker wrongly taken for dead may have put it."""
+        """Put a local file exclusively; FileExistsError if an object with other bytes exists."""
         sha256, _ = Local().hashed(source)
         files, key = files_in(path)
         about = {"Metadata": {SHA256: sha256}} if "s3" in protocols(files) else {}
@@ -297,9 +281,8 @@ class Objects:
                 ) from None
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
-        """Copies within the store, never over an existing object, so that a late worker cannot
-        write into a version. If `upload` stored the hash with the object, hash and size are proof,
-        since overwriting an object replaces its metadata. Otherwise the whole object is read."""
+        """Copies within the store, never over an existing object. If `upload` stored the hash with
+        the object, hash and size are proof; otherwise the whole object is read."""
         files, key = files_in(old)
         try:
             if self.exists(new):

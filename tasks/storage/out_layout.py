@@ -1,17 +1,13 @@
 """The layout of an OUT: one number for its files, and for the code that makes what is in them.
 
-    OUT/manifests/layout    the number of the release that wrote OUT, and the last version that
-                            another layout published; if it is lost, the newest version's
-                            dataset.json tells both
+OUT/manifests/layout holds the number of the release that wrote OUT, and the last version that
+another layout published; if it is lost, the newest version's dataset.json tells both.
 
 Raise LAYOUT when a change to the code alters what a stage stores, how it is stored, or what is
 published: decoding, cutting, resampling, scoring, columns, names. (A change to a plug-in raises its
-VERSION instead, and only what it computes is computed again.) A run on an OUT of another layout
-computes everything once again: it removes the checkpoints, and publishes as if there were no
-versions yet. These stay as they are.
-
-OUT may be a folder of somebody's own, and have folders `manifests` and `audio` of theirs: only what
-lies where runs store it is removed.
+VERSION instead.) A run on an OUT of another layout removes the checkpoints, and publishes as if
+there were no versions yet; these stay. OUT may hold folders `manifests` and `audio` of others: only
+what lies where runs store it is removed.
 """
 
 from __future__ import annotations
@@ -36,8 +32,7 @@ FILES = ("manifests/index.json", "manifests/mixed.json")
 
 
 def differs(out: Path) -> str:
-    """How the layout of an OUT differs from this release's, in words; "" if it does not, or if
-    nothing was written there yet."""
+    """How the layout of an OUT differs from this release's, in words; "" if it does not."""
     layout, _ = _written(out) or _published(out)
     if layout == LAYOUT or (layout is None and not _shards(out, "manifests/shard")):
         return ""
@@ -57,8 +52,7 @@ def foreign_versions(out: Path) -> int:
 
 def begin(out: Path, newest: int) -> None:
     """Remove the checkpoints of another layout, and note this release's; `newest`: the number of
-    the newest version, 0 without one. Only while holding OUT's lock; after a kill in between, the
-    next run continues."""
+    the newest version, 0 without one. Only while holding OUT's lock."""
     sentence, foreign = differs(out), foreign_versions(out)
     if sentence:
         foreign = newest
@@ -91,8 +85,7 @@ def _written(out: Path) -> tuple[int, int] | None:
 
 
 def _published(out: Path) -> tuple[int | None, int]:
-    """Both numbers by the newest version, whose run had this layout or its own; (None, 0) without
-    one, or if its dataset.json does not tell."""
+    """Both numbers by the newest version; (None, 0) without one, or if it does not tell."""
     names = filter(publication.VERSION.fullmatch, storage.store_of(out).folders(out / "datasets"))
     for name in sorted(names, key=lambda name: int(name[1:]), reverse=True):
         try:

@@ -1,17 +1,28 @@
-"""Errors of the operating system in words: who owns a refused file, which disk is full."""
+"""The operating system's refusals in words: who owns a file, which disk is full, and, before any
+work, what the file system of OUT cannot do that a run needs.
+
+Without symbolic links `datasets/latest` is a small file, without hard links files are copied, and
+nothing needs chmod. The rest has no substitute: a rename makes a version appear whole, a lock keeps
+two runs apart.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import grp
 import os
 import pwd
 import re
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from ..base.errors import ConfigError
+from . import atomic
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 #: pyarrow names the file in these words alone.
@@ -20,26 +31,21 @@ _BY_ARROW = re.compile(r"Failed to open local file '(.+)'\. Detail: ")
 
 @contextmanager
 def naming(*places: Path) -> Iterator[None]:
-    """If the disk is full and the error names no file, as that of a write does not, add the place
-    with the least room."""
+    """Add the place with the least room to the error of a full disk, if it names no file."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL and error.filename is None:
-            error.filename = str(min(places, key=_room))
+            room: dict[Path, int] = {}
+            for place in places:
+                with suppress(OSError):
+                    room[place] = shutil.disk_usage(place).free
+            error.filename = str(min(room or places, key=lambda place: room.get(place, 0)))
         raise
 
 
-def _room(place: Path) -> float:
-    try:
-        return shutil.disk_usage(place).free
-    except OSError:
-        return float("inf")
-
-
 def sentence(error: OSError) -> str:
-    """What happened and where; for a full disk, a refused access, and a folder in the place of a
-    file also the remedy."""
+    """What happened and where, and the remedy for what a person can mend."""
     if isinstance(error, IsADirectoryError | NotADirectoryError) and error.filename:
         place = os.fsdecode(error.filename2 or error.filename)  # the second: what is replaced
         is_folder = isinstance(error, IsADirectoryError)
@@ -53,9 +59,8 @@ def sentence(error: OSError) -> str:
 
 
 def told(error: OSError, path: str | Path) -> str:
-    """The error's words, without its number. For a full disk also where (the file that it names,
-    else `path`) and what to do; for a refused access also who owns the file, or the nearest
-    existing folder above it."""
+    """The error's words; for a full disk also where (the file that it names, else `path`) and what
+    to do; for a refused access also who owns the file, or the nearest existing folder above it."""
     if error.errno in FULL:
         place = os.fsdecode(error.filename or path)
         words = os.strerror(error.errno)  # a library puts its own words into strerror
@@ -71,9 +76,13 @@ def told(error: OSError, path: str | Path) -> str:
             path = path.parent
         status = os.lstat(path)
         owner, us = _user(status.st_uid), _user(os.geteuid())
+        try:
+            group = grp.getgrgid(status.st_gid).gr_name
+        except KeyError:
+            group = str(status.st_gid)
         remedy = f"ask {owner} to grant you, or a group that you share, the right to it"
         return (
-            f"{words}: {path} belongs to {owner}, group {_group(status.st_gid)}, with mode "
+            f"{words}: {path} belongs to {owner}, group {group}, with mode "
             f"{stat.filemode(status.st_mode)}, and you are {us}; "
             + ("chmod it" if owner == us else remedy)
         )
@@ -92,8 +101,54 @@ def _user(number: int) -> str:
         return f"user {number}"
 
 
-def _group(number: int) -> str:
+ELSEWHERE = (
+    "put OUT on a local disk or NFS, and copy the dataset from there; give a bucket that is "
+    "mounted as a folder by its URL, s3://…"
+)
+LOCKS = (
+    "so two runs could publish over each other; mount it with locks (Lustre: -o flock; NFS: with "
+    "lockd), or put OUT on another disk"
+)
+
+
+def check(out: Path) -> None:
+    """ConfigError that names the first operation that a run needs and that fails in this folder;
+    OSError if nothing can be written there."""
+    # Its name marks it as a file that is being written (`local.is_temporary`).
+    with tempfile.TemporaryDirectory("x.tmp", ".", out, ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        new, old, folder = home / ".new.tmp", home / ".old.tmp", home / "folder"
+        for path in (new, old):
+            path.write_bytes(b"probe\n")
+        folder.mkdir()
+        (folder / ".in.tmp").write_bytes(b"")
+        with _needed(out, "write a file through to its disk"):
+            atomic.fsync(new)
+            atomic.fsync(home)
+        with _needed(out, "rename a file over another"):
+            os.replace(new, old)
+        with _needed(out, "rename a folder"):
+            os.rename(folder, home / "renamed")
+        with _needed(out, "change a file in place"), old.open("r+b", buffering=0) as file:
+            file.truncate(1)
+            os.pwrite(file.fileno(), b"again", 0)
+        with old.open("r+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise no_locks(out, error) from None
+
+
+def no_locks(place: Path, error: OSError) -> ConfigError:
+    """The error for a file system on which `flock` fails."""
+    return ConfigError(f"the file system of {place} has no locks ({error.strerror}), {LOCKS}")
+
+
+@contextmanager
+def _needed(out: Path, what: str) -> Iterator[None]:
     try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"the file system of OUT {out} cannot {what} ({error.strerror}); {ELSEWHERE}"
+        ) from None

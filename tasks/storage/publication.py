@@ -28,6 +28,12 @@ STAGING = ".staging"
 ASIDE = ".pruned-"  # prefix of the name of a folder that is being removed
 
 
+def sizes(version: Path) -> dict[str, int]:
+    """Bytes of the files that a version has now, by name."""
+    files = storage.store_of(version).files(version)
+    return {file.path.relative_to(version).as_posix(): file.size for file in files}
+
+
 def named(latest: Path) -> str | None:
     """The name of a version that an object or a small file holds; None if it holds none."""
     try:
@@ -66,9 +72,8 @@ class Sealed:
         scratch: Path | None,
     ) -> Iterator[Path]:
         with self.store.reading(staging, read, scratch) as home:
-            for folder in {(home / name).parent for name in sizes}:
-                folder.mkdir(parents=True, exist_ok=True)
             for name, size in sizes.items():
+                (home / name).parent.mkdir(parents=True, exist_ok=True)
                 if size is not None and not (home / name).exists():
                     with (home / name).open("wb") as file:
                         file.truncate(size)
@@ -101,20 +106,16 @@ class Sealed:
                     self.store.remove(version / DATASET_FILE)
             raise
 
-    def restore(self, version: Path, staging: Path, finished: Path, names: Collection[str]) -> None:
+    def restore(self, version: Path, restored: Mapping[str, Path]) -> None:
         lock.check(version.parent.parent)
-        for name in names:
-            restored = staging / name if self.store.exists(staging / name) else finished / name
-            self.store.put(version / name, storage.read(restored))
+        for name, path in restored.items():
+            self.store.put(version / name, storage.read(path))
 
     def _check(
         self, version: Path, files: Mapping[str, PublishedEntry], new: Iterable[str]
     ) -> None:
         """RunError unless the store holds exactly `files`; `new` ones are read back and hashed."""
-        present = {
-            file.path.relative_to(version).as_posix(): file.size
-            for file in self.store.files(version)
-        }
+        present = sizes(version)
         wanted = {name: entry["bytes"] for name, entry in files.items()}
         faults = sorted(
             name for name in {*present, *wanted} if present.get(name) != wanted.get(name)
@@ -211,13 +212,13 @@ class Renamed:
         os.rename(staging, version)
         fsync(version.parent)
 
-    def restore(self, version: Path, staging: Path, finished: Path, names: Collection[str]) -> None:
-        """Move these staged files into a published version that has lost them."""
-        for name in names:
+    def restore(self, version: Path, restored: Mapping[str, Path]) -> None:
+        """Put these files, by their names, into a published version that has lost them."""
+        for name, path in restored.items():
             target = version / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            fsync(staging / name)
-            os.replace(staging / name, target)
+            fsync(path)
+            os.replace(path, target)
             fsync(target.parent)
 
     def latest(self, home: Path) -> Path | None:
@@ -235,8 +236,7 @@ class Renamed:
         if link.is_dir() and not link.is_symlink():
             raise ConfigError(
                 f"{link} is a folder, but a run keeps a link to the newest version there: perhaps "
-                f"OUT "
-                "was copied by a program that follows links; remove that folder"
+                "OUT was copied by a program that follows links; remove that folder"
             )
 
     def point(self, home: Path, version: Path) -> None:

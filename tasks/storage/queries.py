@@ -2,8 +2,7 @@
 do less; and quotes foreign names and texts in SQL.
 
 It sorts, joins and groups tables of the whole corpus: beyond its memory limit it uses temporary
-files. Names of columns and folders, and texts, come from files that others may have made, so all of
-them are quoted. Should one become SQL all the same, it reaches no other file.
+files. Should a foreign name become SQL, it reaches no other file.
 """
 
 from __future__ import annotations
@@ -58,9 +57,8 @@ def connect(
     name: str = ":memory:",
     threads: int | None = None,
 ) -> DuckDBPyConnection:
-    """A database in memory, or in the file `name` of the folder `home`. It can read files in `home`
-    and below `readable`, and no others; links are resolved first. No SQL run in it can change
-    that."""
+    """A database in memory, or in the file `name` of `home`. It can read files in `home` and below
+    `readable`, and no others; no SQL run in it can change that."""
     import duckdb
 
     folders = [str(home), *map(str, readable)]
@@ -96,8 +94,8 @@ def tables(
     readable: Iterable[Path] = (),
 ) -> Iterator[DuckDBPyConnection]:
     """A database for temporary tables, which can read files below `readable`. Beyond `memory`,
-    divided by `divisor` where other databases need some of it, the tables go to a temporary folder
-    in `scratch` (TMPDIR, if None). One thread. RunError if memory or disk are too small."""
+    divided by `divisor` where other databases need some of it, they go to `scratch` (None: TMPDIR).
+    RunError if memory or disk are too small."""
     import duckdb
 
     if scratch is not None:
@@ -142,8 +140,8 @@ def joined(database: DuckDBPyConnection, rows: pa.Table, sql: str) -> pa.Table:
 def streamed(
     database: DuckDBPyConnection, rows: Iterable[pa.Table], schema: pa.Schema, sql: str
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The result of a query that uses `rows` (tables of this schema) as the table `given`, in
-    record batches; neither is held in memory as a whole. Errors of `rows` come out as they are."""
+    """`joined` for tables of this schema, in record batches; neither side is held in memory as a
+    whole. Errors of `rows` come out as they are."""
     import duckdb
 
     errors: list[Exception] = []
@@ -177,8 +175,8 @@ def ordered(
     memory: str = MEMORY,
     scratch: Path | None = None,
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """About `count` rows (tables of this schema), sorted by columns; beyond `memory`, they lie in
-    `scratch`. Few are sorted without DuckDB, which takes half a second to load."""
+    """About `count` rows (tables of this schema), sorted by columns; beyond `memory`, in `scratch`.
+    Few are sorted without DuckDB, which takes half a second to load."""
     if count <= FEW:
         whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
         order = pc.sort_indices(whole, [(name, "ascending") for name in by])
@@ -198,8 +196,7 @@ def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:
 def order(
     texts: Iterable[pa.Array | pa.ChunkedArray], memory: str = MEMORY, scratch: Path | None = None
 ) -> Int64s:
-    """The indices that sort texts by their bytes; equal ones keep their order. `texts`: in chunks;
-    beyond `memory`, they lie in `scratch`."""
+    """The indices that sort texts (in chunks) by their bytes; equal ones keep their order."""
     with tables(memory, scratch) as database:
         database.execute("CREATE TABLE texts (number BIGINT, text VARCHAR)")
         first = 0

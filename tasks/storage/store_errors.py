@@ -1,4 +1,9 @@
-"""Translates errors of object stores, and reads an object's state from a listing."""
+"""Requests to object stores: errors in our words, an object's state from a listing, and redirects.
+
+Redirects are followed within one HTTP server, refused to any other, and never followed for S3. A
+setting names a host: if it could redirect anywhere, it could read what only this machine can reach,
+such as the internal services of a cloud.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base.errors import RunError
-from . import redirects
+
+if TYPE_CHECKING:
+    import aiohttp
 
 #: S3's error codes for a condition that fails, and for two conditional puts at the same time.
 _CONDITION = {"PreconditionFailed", "ConditionalRequestConflict"}
@@ -28,8 +35,7 @@ class Away(RunError):
     """A store that cannot be reached, or refuses access; it may pass."""
 
     def is_of(self, place: Path) -> bool:
-        """Whether this happened below a remote place: its library has tried for long enough, so
-        that what else a run that ends would write there is left out."""
+        """Whether this happened below a remote place: then nothing more is written there."""
         key = getattr(place, "path", None)
         return key is not None and f"{key.rstrip('/')}/" in self.args[0]
 
@@ -51,7 +57,7 @@ def store_errors(what: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        redirects.refuse(error)
+        refuse_redirect(error)
         if isinstance(error, FileNotFoundError | FileExistsError):
             raise
         codes = set(_codes(error))
@@ -64,19 +70,19 @@ def store_errors(what: object) -> Iterator[None]:
                 f"{what} has no room on this machine: {error.strerror}; temporary copies lie in "
                 f"{tempfile.gettempdir()} (TMPDIR)"
             ) from error
+        words = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         if isinstance(error, PermissionError):
             raise Away(
-                f"{what}: access is refused ({_short(error)}); check the account and its rights"
+                f"{what}: access is refused ({words}); check the account and its rights"
             ) from error
         if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _NETWORK:
-            raise Away(f"{what} cannot be reached: {_short(error)}") from error
+            raise Away(f"{what} cannot be reached: {words}") from error
         raise
 
 
 @contextmanager
 def asking(place: Path) -> Iterator[tuple[FileSystem, str]]:
-    """The file system of a remote place, and the key in it; translates errors of requests into
-    ours."""
+    """The file system of a remote place, and the key in it; translates errors of requests."""
     with store_errors(place):
         yield files_in(place)
 
@@ -90,24 +96,20 @@ def _codes(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__
 
 
-def _short(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-
-
 def state_of(entry: Entry) -> ObjectState:
     """Size and guard from fsspec's entry of an object; the guard is empty if nothing in it
     distinguishes versions."""
-    when = _first(entry, "LastModified", "last_modified", "Last-Modified", "mtime", "updated")
-    tag = _first(entry, "ETag", "etag", "md5Hash", "Content-MD5", "content_md5")
+
+    def first(*names: str) -> str | datetime | None:
+        return next((entry[name] for name in names if entry.get(name)), None)
+
+    when = first("LastModified", "last_modified", "Last-Modified", "mtime", "updated")
+    tag = first("ETag", "etag", "md5Hash", "Content-MD5", "content_md5")
     size = entry.get("size")
     if size is None or not (when or tag):
         return ObjectState(size or 0, "")
     changed = when.timestamp() if isinstance(when, datetime) else when or ""
     return ObjectState(int(size), f"{size}-{changed}-{str(tag or '').strip(chr(34))}")
-
-
-def _first(entry: Entry, *names: str) -> str | datetime | None:
-    return next((entry[name] for name in names if entry.get(name)), None)
 
 
 def under(files: FileSystem, key: str) -> dict[str, ObjectState]:
@@ -138,3 +140,52 @@ def files_in(path: Path) -> tuple[FileSystem, str]:
 
 def protocols(files: FileSystem) -> tuple[str, ...]:
     return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
+
+
+class Redirected(OSError):
+    """A server redirects to another one; `strerror` names both."""
+
+
+async def _client(**options: Any) -> aiohttp.ClientSession:
+    import aiohttp
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(_same_host)
+    return aiohttp.ClientSession(trace_configs=[trace], **options)
+
+
+async def _same_host(_: object, __: object, asked: aiohttp.TraceRequestRedirectParams) -> None:
+    """Refuse a redirect to another scheme, host or port. aiohttp calls it before following."""
+    from yarl import URL
+
+    to = asked.response.headers.get("Location") or asked.response.headers.get("URI")
+    origin = str(asked.url.origin())
+    try:
+        target = origin if to is None else str(asked.url.join(URL(to)).origin())
+    except ValueError:
+        target = "what is no address"
+    if origin != target:
+        asked.response.close()
+        reason = f"{origin} redirects to {target}, and only a host that the settings name is asked"
+        raise Redirected(errno.EACCES, reason)
+
+
+def options(scheme: str) -> dict[str, Any]:
+    """fsspec's options for a scheme. ImportError if its library is missing."""
+    # Its listings cache would show an outdated state of the store.
+    fresh = {"use_listings_cache": False}
+    if scheme in ("http", "https"):  # follow a listing's links only to files below it
+        return {**fresh, "get_client": _client, "same_scheme": False}
+    if scheme in ("s3", "s3a"):
+        from .s3_session import Staying
+
+        return {**fresh, "config_kwargs": {"http_session_cls": Staying}}
+    return fresh
+
+
+def refuse_redirect(error: BaseException | None) -> None:
+    """Raise the `Redirected` among an error's causes, if there is one."""
+    while error is not None:
+        if isinstance(error, Redirected):
+            raise error
+        error = error.__cause__

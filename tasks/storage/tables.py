@@ -28,14 +28,13 @@ Opened = Callable[[Path], AbstractContextManager[pa.NativeFile]]
 
 @contextmanager
 def writing(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
-    """A writer of an Arrow file in a local folder; readers load its record batches one by one."""
+    """A writer of an Arrow file in a local folder, batch by batch."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
         yield out
 
 
 def write_arrow(path: Path, parts: Iterable[pa.Table]) -> None:
-    """Write an Arrow file into a local folder, with record batches from each part; needs at least
-    one part."""
+    """Write an Arrow file into a local folder; needs at least one part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tables = iter(parts)
     first = next(tables)
@@ -72,10 +71,8 @@ def parquet(table: pa.Table, **options: object) -> bytes:
 
 
 def from_parquet(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table of a Parquet file's bytes, or these columns of it.
-
-    `pyarrow.parquet.read_table` takes twice the CPU for a small file, and imports pyarrow.dataset.
-    """
+    """The table of a Parquet file's bytes, or these columns of it: `pyarrow.parquet.read_table`
+    takes twice the CPU for a small file."""
     chosen = None if columns is None else [*columns]
     table = pq.ParquetFile(pa.BufferReader(data)).read(chosen, use_threads=False)
     return table if chosen is None else table.select(chosen)
@@ -120,17 +117,12 @@ def row_group_writer(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Tab
 
 
 def equal(one: Path, other: Path) -> bool:
-    """Whether two tables have the same columns and rows, in the same row groups."""
+    """Whether two tables have the same columns and rows, in the same row groups; NaN equals NaN."""
     if not schema(one).equals(schema(other)):
         return False
     pairs = zip_longest(row_groups(one), row_groups(other))
-    return all(a is not None and b is not None and same(a, b) for a, b in pairs)
-
-
-def same(one: pa.Table, other: pa.Table) -> bool:
-    """Whether two tables have equal values; NaN equals NaN."""
-    return bool(one.schema.equals(other.schema)) and bool(
-        without_nan(one).equals(without_nan(other))
+    return all(
+        a is not None and b is not None and without_nan(a).equals(without_nan(b)) for a, b in pairs
     )
 
 
@@ -192,10 +184,8 @@ def read(
     opened: Opened = arrow,
 ) -> pa.Table:
     """Read a table, or some of it, from a file or a folder of parts. `read_dictionary`: columns
-    with few distinct values; `opened` opens each file.
-
-    Without `filters` it avoids `read_table`, which imports all of pyarrow.dataset.
-    """
+    with few distinct values; `opened` opens each file. Without `filters` it avoids `read_table`,
+    which imports all of pyarrow.dataset."""
     chosen, repeated = None if columns is None else [*columns], [*read_dictionary]
     tables = []
     for part in parts(path):
@@ -227,7 +217,6 @@ def portions(path: Path, columns: Sequence[str], opened: Opened = arrow) -> Iter
 
 
 def schema(path: Path) -> pa.Schema:
-    """`pyarrow.parquet.read_schema` of a file or of a folder of parts."""
     with arrow(parts(path)[0]) as file:
         return pq.read_schema(file)
 
@@ -244,7 +233,7 @@ def row_groups(
     every: int = 1,
     **options: object,
 ) -> Iterator[pa.Table]:
-    """The rows of a table, or of these columns, one row group at a time; only each `every`th."""
+    """A table, or these columns, one row group at a time; only each `every`th."""
     wanted = None if columns is None else list(columns)
     for part in parts(path):
         with opened(part) as file, pq.ParquetFile(file, **options) as table:
@@ -283,14 +272,11 @@ class Slices(ExitStack):
         slices = [self._file.schema_arrow.empty_table().select(self.columns)]
         number = bisect_right(self._ends, first)
         while count > 0:
-            rows = self._group(number)
+            if self._held is None or self._held[0] != number:
+                group = self._file.read_row_group(number, self.columns)
+                self._held = number, group.select(self.columns)
+            rows = self._held[1]
             begin = first - (self._ends[number] - len(rows))
             slices.append(rows.slice(begin, count))
             first, count, number = first + len(slices[-1]), count - len(slices[-1]), number + 1
         return pa.concat_tables(slices)
-
-    def _group(self, number: int) -> pa.Table:
-        if self._held is None or self._held[0] != number:
-            rows = self._file.read_row_group(number, self.columns)
-            self._held = number, rows.select(self.columns)
-        return self._held[1]

@@ -1,9 +1,8 @@
-"""Temporary folders of processes; removes those of killed processes.
+"""Temporary folders of processes (0700); removes those of killed processes.
 
-A folder has an unpredictable name and belongs to its user alone (0700). Its file `lock` marks it as
-ours, and is locked while its process lives. TMPDIR may be shared, so anyone may have made a folder
-with our prefix: only a real folder of this user with such a file is removed. It is emptied through
-the descriptor that was checked, so that nobody can swap it for a link.
+A folder's file `lock` marks it as ours, and is locked while its process lives. Anyone may have made
+a folder with our prefix in TMPDIR: only a real folder of this user with such a file is removed, and
+emptied through the descriptor that was checked.
 """
 
 from __future__ import annotations
@@ -27,15 +26,18 @@ REMOVE_SECONDS = 5.0
 
 @contextmanager
 def scratch(prefix: str = PREFIX, home: Path | None = None) -> Iterator[Path]:
-    """A temporary folder in `home` (TMPDIR, if None); removes those that killed processes left
-    there."""
+    """A temporary folder in `home` (TMPDIR, if None); removes those of killed processes there."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
     try:
         with (folder / LOCK).open("xb", buffering=0) as lock:
             with suppress(OSError):  # without locks, no process removes another's folder
                 fcntl.flock(lock, fcntl.LOCK_EX)
             lock.write(MARK)
-            _remove_dead(folder.parent, prefix)
+            with suppress(OSError):  # TMPDIR may refuse to be listed
+                for name in os.listdir(folder.parent):
+                    if name.startswith(prefix):
+                        with suppress(OSError):  # it is in use, another user's, or not a folder
+                            _remove_if_dead(folder.parent / name)
             yield folder
     finally:
         _remove(folder)
@@ -48,14 +50,6 @@ def is_ours(folder: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-
-
-def _remove_dead(home: Path, prefix: str) -> None:
-    with suppress(OSError):  # TMPDIR may refuse to be listed
-        for name in os.listdir(home):
-            if name.startswith(prefix):
-                with suppress(OSError):  # it is in use, another user's, or not a folder
-                    _remove_if_dead(home / name)
 
 
 def _remove_if_dead(folder: Path) -> None:
@@ -71,17 +65,13 @@ def _remove_if_dead(folder: Path) -> None:
             return
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_mark(lock):
+            status = os.fstat(lock)
+            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if ours and os.pread(lock, len(MARK) + 1, 0) == MARK:
                 _empty(inside)
                 folder.rmdir()
         finally:
             os.close(lock)
-
-
-def _is_mark(lock: int) -> bool:
-    status = os.fstat(lock)
-    ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-    return ours and os.pread(lock, len(MARK) + 1, 0) == MARK
 
 
 def _remove(folder: Path) -> None:
@@ -97,8 +87,7 @@ def _remove(folder: Path) -> None:
 
 
 def _empty(folder: int) -> None:
-    """Remove the contents of an open folder, the lock last: after a kill meanwhile, the rest is
-    still recognised as a dead process's."""
+    """Remove the contents of an open folder, the lock last: until then it is recognised."""
     with os.scandir(folder) as scanned:
         entries = [entry for entry in scanned if entry.name != LOCK]
     for entry in entries:
@@ -112,8 +101,7 @@ def _empty(folder: int) -> None:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """Opens a folder, never through a link; `rmdir` by path then removes an empty folder at
-    worst."""
+    """Opens a folder, never through a link."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield descriptor

@@ -1,9 +1,8 @@
 """Places and files by path or by URL (`s3://bucket/key`).
 
-A place is a `pathlib.Path`, or for a URL universal-pathlib's `UPath`. Both support the same
-operations (`/`, `name`, `parent`). Read and write a place through its store, see
-`tasks.storage.store_of`. Names of files in sources stay texts, because a path need not be UTF-8:
-the rest of this module. Nothing remote is imported before a URL is used.
+A place is a `pathlib.Path`, or for a URL universal-pathlib's `UPath`, with the same operations;
+read and write it through `storage.store_of`. Names of files in sources stay texts, because a path
+need not be UTF-8. Nothing remote is imported before a URL is used.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from ..base import masking
 from ..base.errors import ConfigError, ItemError
-from . import download_cache, redirects, regular
+from . import download_cache, regular
 from .bounds import MAX_LINE_BYTES, megabytes
 from .local import stat_guard
-from .store_errors import FileSystem, ObjectState, state_of, store_errors
+from .store_errors import FileSystem, ObjectState, options, state_of, store_errors
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Stores that settings may name. Other file systems of fsspec read this machine, or wrap another
@@ -38,10 +37,7 @@ def is_url(text: str) -> bool:
 
 
 def place(text: str) -> Path:
-    """An absolute place; uses no network.
-
-    ConfigError as `checked`, or if a URL needs a library that is missing.
-    """
+    """An absolute place. ConfigError as `checked`, or if a URL needs a library that is missing."""
     if text.startswith("file:///"):
         text = text.removeprefix("file://")
     if not is_url(checked(text)):
@@ -52,7 +48,7 @@ def place(text: str) -> Path:
         from upath import UPath
 
         fsspec.get_filesystem_class(scheme)
-        path = UPath(text, **_options(scheme))
+        path = UPath(text, **options(scheme))
     except (ImportError, ValueError) as error:
         raise ConfigError(_no_library(text, error)) from None
     return cast(Path, path)  # not a Path, but with the same operations; stores do the rest
@@ -66,8 +62,8 @@ def _no_library(text: str, error: Exception) -> str:
 
 def checked(text: str) -> str:
     """The unchanged path or URL from settings or a command. ConfigError for a URL that may contain
-    credentials, which would be kept with the results; for a malformed URL; and for one of no
-    supported store."""
+    credentials, which would be kept with the results, or that is malformed, or of no supported
+    store."""
     if not masking.is_address(text) and "::" not in text.split("/")[0]:
         return text
     shown = masking.address(text)
@@ -105,16 +101,10 @@ def files_of(url: str) -> tuple[FileSystem, str]:
     try:
         import fsspec
 
-        file_system = fsspec.filesystem(scheme, **_options(scheme))
+        file_system = fsspec.filesystem(scheme, **options(scheme))
     except (ImportError, ValueError) as error:
         raise ConfigError(_no_library(url, error)) from None
     return file_system, file_system._strip_protocol(url)
-
-
-def _options(scheme: str) -> dict[str, Any]:
-    """Options of fsspec's file system."""
-    # Its listings cache would show an outdated state of the store.
-    return {"use_listings_cache": False, **redirects.options(scheme)}
 
 
 def absolute(text: str) -> str:
@@ -128,7 +118,7 @@ def real(text: str) -> str:
 
 
 def named(text: str) -> bool:
-    """Whether anything has this name, including a broken link; for a URL, whether a usable object
+    """Whether anything has this name, even a broken link; for a URL, whether a usable object
     does."""
     if not is_url(text):
         return os.path.lexists(text)
@@ -139,9 +129,8 @@ def named(text: str) -> bool:
 
 
 def state(text: str) -> ObjectState:
-    """Size and guard of a file or object, without opening it; the guard is empty if the server
-    sends nothing that distinguishes versions. OSError if it is missing or not a file; ValueError if
-    no file can have the name."""
+    """Size and guard of a file or object, without opening it. OSError if it is missing or not a
+    file; ValueError if no file can have the name."""
     if is_url(text):
         return object_state(text)
     result = os.stat(text)
@@ -151,8 +140,7 @@ def state(text: str) -> ObjectState:
 
 
 def guard(text: str, file: BinaryIO | None = None) -> str:
-    """A short text that changes whenever the bytes of a file or object may have changed. `file`:
-    the open file, if there is one. OSError if it cannot be reached."""
+    """`state`'s guard; `file`: the open file, if there is one. OSError if it cannot be reached."""
     if is_url(text):
         return object_state(text).guard
     return stat_guard(os.fstat(file.fileno()) if file else os.stat(text))
@@ -218,17 +206,19 @@ LEAST_OF_LINE = 32  # bytes: the least that a line counts, since short lines cos
 
 def lines(text: str, opener: regular.Opener = regular.read) -> Iterator[tuple[int, str | None]]:
     """`numbered` for a list at a place."""
-    with _buffered(text, opener) as file:
-        yield from numbered(file)
+    if is_url(text):
+        with io.BufferedReader(cast(io.RawIOBase, fetched(text))) as file:
+            yield from numbered(cast(BinaryIO, file))
+    else:
+        with open(text, "rb", opener=opener) as file:
+            yield from numbered(file)
 
 
 def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str | None]]:
-    """(number from 1, line) of a list without blank lines; None for a line over the limit, which is
-    the last one if it is longer than MOST_SKIPPED. ItemError once it holds more than `most` bytes.
-
-    Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
-    `\\r\\n` end a line: transcripts may contain Unicode's other separators.
-    """
+    """(number from 1, line) of a list without blank lines; None for a line over the limit, the last
+    one if it is longer than MOST_SKIPPED. ItemError once it holds more than `most` bytes. Bytes
+    that are not UTF-8 become surrogate escapes; only `\\n` and `\\r\\n` end a line, since
+    transcripts may contain Unicode's other separators."""
     number, room = 0, most
     while chunk := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -253,9 +243,3 @@ def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str 
                 f"it holds more than {megabytes(int(most))}, which is too much for the size of the "
                 "file; the rest is not read",
             )
-
-
-def _buffered(text: str, opener: regular.Opener) -> BinaryIO:
-    if not is_url(text):
-        return open(text, "rb", opener=opener)
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, fetched(text))))

@@ -68,8 +68,7 @@ def _folders(out: Path) -> list[str]:
 
 
 def described(version: Path) -> DatasetJson:
-    """dataset.json of a version; ConfigError if the folder is not a version, RunError for
-    damage."""
+    """dataset.json; ConfigError if the folder is not a version, RunError for damage."""
     try:
         data: DatasetJson = parsed(text_of(version))
     except ValueError:
@@ -90,20 +89,16 @@ def text_of(version: Path) -> bytes:
     except ValueError:
         raise RunError(differs(version, DATASET_FILE)) from None
     except (FileNotFoundError, NotADirectoryError):
-        raise ConfigError(f"{version} holds no {DATASET_FILE}{_instead(version)}") from None
-
-
-def _instead(version: Path) -> str:
-    """The end of the error for a folder without dataset.json: what to do."""
-    if not VERSION.fullmatch(version.name) or version.parent.name != "datasets":
-        return "; give a folder like OUT/datasets/latest"
-    if not storage.is_folder(version):
-        return ": it was removed meanwhile; run the command again"
-    return f", so {remedy(version)}"
+        if not VERSION.fullmatch(version.name) or version.parent.name != "datasets":
+            remedy = "; give a folder like OUT/datasets/latest"
+        elif not storage.is_folder(version):
+            remedy = ": it was removed meanwhile; run the command again"
+        else:
+            remedy = f", so {_remedy(version)}"
+        raise ConfigError(f"{version} holds no {DATASET_FILE}{remedy}") from None
 
 
 def none_yet(out: Path) -> str:
-    """The error for an OUT in which nothing has been published."""
     return f"{out} holds no dataset version yet; `uttermill run` publishes the first"
 
 
@@ -113,14 +108,12 @@ def latest(out: Path) -> Path | None:
 
 
 def named(place: Path) -> Path:
-    """The version that a place stands for: itself, the target of `latest`, or the newest of an
-    OUT."""
+    """The version that a place stands for: itself, what `latest` names, or the newest of an OUT."""
     version = publication.publisher(place).follow(place)
     return version if is_version(version) else latest(place) or newest(place) or version
 
 
 def is_version(place: Path) -> bool:
-    """Whether the place is a published version."""
     return storage.exists(place / DATASET_FILE)
 
 
@@ -138,12 +131,9 @@ def publish(out: Path, staging: Path, number: int, finished: Path, staged: Colle
 
 
 def lost(version: Path) -> list[str]:
-    """Names of files that a published version lacks, or that have another size, sorted. UnsafePlace
-    where there is a link to nothing."""
-    sizes = {
-        file.path.relative_to(version).as_posix(): file.size
-        for file in storage.store_of(version).files(version)
-    }
+    """Sorted names of files that a version lacks, or that have another size. UnsafePlace for a link
+    to nothing."""
+    sizes = publication.sizes(version)
     named = (pair for pair in files(version).items() if _is_inside(version, pair[0]))
     return sorted(name for name, entry in named if sizes.get(name) != entry.get("bytes"))
 
@@ -166,16 +156,17 @@ def restore(version: Path, staging: Path, finished: Path, names: Collection[str]
     """Put these files of a staged version in the place of those that a published one has lost.
     RunError if one was not made again with the bytes that were published. `finished`: see
     `publication.Renamed.publish`."""
-    entries = files(version)
+    entries, restored = files(version), dict[str, Path]()
     for name in names:
-        restored = staging / name if storage.exists(staging / name) else finished / name
-        if storage.hashed(restored) != (entries[name]["sha256"], entries[name]["bytes"]):
+        path = staging / name
+        restored[name] = path if storage.exists(path) else finished / name
+        if storage.hashed(restored[name]) != (entries[name]["sha256"], entries[name]["bytes"]):
             raise RunError(
                 f"{name} of {version.name} is lost, and these libraries do not make it again with "
                 f"the published bytes: restore the file, or remove {version}, and the next run "
                 f"publishes it again"
             )
-    publication.publisher(version).restore(version, staging, finished, names)
+    publication.publisher(version).restore(version, restored)
 
 
 def point_latest(out: Path) -> None:
@@ -201,7 +192,7 @@ def beyond(out: Path, keep: int) -> list[Path]:
 
 
 class Proved:
-    """Opens files of a version for `tables`; RunError for a file that differs from the published
+    """Opens files of a version for `tables`; RunError for one that differs from the published
     one."""
 
     def __init__(self, version: Path) -> None:
@@ -225,7 +216,6 @@ class Proved:
             return False
 
     def name_of(self, path: Path) -> str:
-        """The file's name in the version."""
         return path.relative_to(self.version).as_posix()
 
     def _is_whole(self, path: Path, file: pa.NativeFile) -> bool:
@@ -241,12 +231,11 @@ def differs(version: Path, name: str) -> str:
     """The error for a file of a version that differs from what was published."""
     return (
         f"{name} of {version.name} is not the file that was published (size or hash differs), so "
-        f"{remedy(version)}; `uttermill verify` names everything that differs"
+        f"{_remedy(version)}; `uttermill verify` names everything that differs"
     )
 
 
-def remedy(version: Path) -> str:
-    """What to do about a version that lacks a file, or has another one."""
+def _remedy(version: Path) -> str:
     return (
         f"no version can build on it: restore the file, or remove {version}, and the next run "
         f"builds on the version before"
@@ -255,8 +244,8 @@ def remedy(version: Path) -> str:
 
 @contextmanager
 def reading(version: Path | None) -> Iterator[None]:
-    """For commands that only read: inside, an error that comes from a damaged table or a missing
-    file of the version becomes a RunError, one from its removal meanwhile a ConfigError."""
+    """For commands that only read: inside, an error from a damaged table or a missing file of the
+    version becomes a RunError, one from its removal meanwhile a ConfigError."""
     try:
         yield
     except (OSError, pa.ArrowException):
@@ -272,8 +261,7 @@ def reading(version: Path | None) -> Iterator[None]:
 
 @contextmanager
 def steady(out: Path) -> Iterator[None]:
-    """For commands that compare what they read: warn if a run or a prune has changed OUT's versions
-    inside."""
+    """Warn if a run or a prune has changed OUT's versions inside."""
     before = _folders(out)
     yield
     if _folders(out) != before:

@@ -21,7 +21,7 @@ from uttermill.flows import checks, cli, settings
 from uttermill.tasks import storage
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.storage import append_log, atomic, lock, probe, versions
+from uttermill.tasks.storage import append_log, atomic, lock, owners, versions
 
 
 def failing(code: int, only: Callable[..., bool] = lambda *_: True, real: Any = None) -> Any:
@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_synced_is_no_lack(
         return stat.S_ISDIR(os.fstat(descriptor).st_mode)
 
     monkeypatch.setattr(os, "fsync", failing(errno.EINVAL, is_folder, os.fsync))
-    probe.check(tmp_path)
+    owners.check(tmp_path)
     (tmp_path / "file").touch()
     monkeypatch.setattr(os, "fsync", failing(errno.EINVAL))
     with pytest.raises(OSError, match="Invalid argument"):

@@ -32,8 +32,8 @@ from .plugins.contracts.asr import SharedWindow as SharedWindow
 from .plugins.contracts.asr import SpeechClip as SpeechClip
 from .plugins.contracts.asr import Transcript as Transcript
 from .plugins.contracts.asr import Word as Word
-from .plugins.contracts.diarizers import Diarizer as Diarizer
-from .plugins.contracts.enhance import Enhancer as Enhancer
+from .plugins.contracts.audio import Diarizer as Diarizer
+from .plugins.contracts.audio import Enhancer as Enhancer
 from .plugins.contracts.formats import FRAMES_PER_SECOND as FRAMES_PER_SECOND
 from .plugins.contracts.formats import Bound as Bound
 from .plugins.contracts.formats import Hashes as Hashes

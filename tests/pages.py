@@ -30,7 +30,7 @@ from uttermill.flows.run import prometheus
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
 from uttermill.tasks.settings.base import FORMS
-from uttermill.tasks.settings.servers import LlmText
+from uttermill.tasks.settings.transcribe import LlmText
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->", re.DOTALL)

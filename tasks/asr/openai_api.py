@@ -29,7 +29,7 @@ from ..plugins.served import client
 from ..plugins.served.client import Body, Client, Failed, Server, Service
 from ..settings import SECRET
 from ..settings.base import WORDS
-from ..settings.servers import ServerSettings
+from ..settings.transcribe import ServerSettings
 from . import SpeechClip, Transcript, Word, _pieces, _words
 
 # The answer of a transcription server as a Transcript.

@@ -1,8 +1,6 @@
-"""Escapes control characters in names and texts that people read.
-
-A name may hold terminal codes, line breaks, lone surrogates, or marks that reverse the direction of
-text (`\\u202e`). Printed raw, they would move the cursor, forge lines, or show another name.
-"""
+"""Escapes control characters in names and texts that people read: terminal codes, line breaks, lone
+surrogates, or marks that reverse the direction of text (`\\u202e`) would forge lines, or show
+another name."""
 
 from __future__ import annotations
 

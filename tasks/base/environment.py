@@ -1,9 +1,6 @@
 """The environment of this process: the only module of `tasks/` that reads or sets variables.
-
-Everything that affects a run is in its settings. Variables only hold values of one process or
-machine: the GPUs that a worker may use, the place of its user's cache, a key that must not travel
-with the settings.
-"""
+Everything that affects a run is in its settings; variables hold values of one process or
+machine."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ def no_telemetry() -> None:
 
 
 def visible_gpus() -> str | None:
-    """CUDA_VISIBLE_DEVICES: GPU names separated by commas, "" for none, None for all. The cluster
-    sets it for each worker."""
+    """CUDA_VISIBLE_DEVICES: GPU names separated by commas, "" for none, None for all."""
     return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
@@ -43,7 +39,7 @@ def client_version() -> str | None:
 
 def engines() -> dict[str, str] | None:
     """Modules that this worker loads before its first task, each with an attribute whose first read
-    loads it. None: load everything that any run may need."""
+    loads it. None: everything that any run may need."""
     value = os.environ.get(ENGINES_VARIABLE)
     return json.loads(value) if value else None
 
@@ -99,8 +95,7 @@ def default(name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def setting(name: str, value: str | None) -> Iterator[None]:
-    """Set a variable for a library that has no option for it, then restore it; None: change
-    nothing."""
+    """Set a variable for a library that has no option for it, then restore it; None: nothing."""
     if value is None:
         yield
         return
@@ -118,8 +113,7 @@ def setting(name: str, value: str | None) -> Iterator[None]:
 @contextmanager
 def with_home() -> Iterator[None]:
     """Set HOME to `/`, as login does, for a user with neither HOME nor a passwd entry, as in a
-    container that runs under an arbitrary uid: some libraries need a home when they are
-    imported."""
+    container: some libraries need a home when they are imported."""
     try:
         Path.home()
     except RuntimeError:
@@ -131,8 +125,7 @@ def with_home() -> Iterator[None]:
 
 @contextmanager
 def loopback_without_proxy() -> Iterator[None]:
-    """Bypass proxies for this machine's servers: companies often set `http_proxy` without
-    `no_proxy`, and no proxy can reach this machine's loopback."""
+    """Bypass proxies for this machine's servers: no proxy can reach its loopback."""
     # Libraries read the lower-case name first.
     exceptions = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
     missing = [host for host in LOOPBACK if host not in exceptions.split(",")]

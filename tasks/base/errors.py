@@ -42,9 +42,9 @@ class RunError(MillError):
 
 
 class NothingLeft(RunError):
-    """There is no clip to package. `reasons`: as in a summary (`<stage>.<reason>`: items, seconds);
-    `ignored`: number of files skipped while listing, by reason; `notes`: the first recordings that
-    failed, then sentences about the kind that each source was taken for."""
+    """There is no clip to package. `reasons`: as in a summary; `ignored`: number of files skipped
+    while listing, by reason; `notes`: the first recordings that failed, then sentences about
+    sources."""
 
     def __init__(
         self,
@@ -64,8 +64,7 @@ class NothingLeft(RunError):
 
 
 class TooManyFailed(RunError):
-    """More recordings failed than the settings allow; `broken`: messages about the first of
-    them."""
+    """More recordings failed than allowed; `broken`: messages about the first of them."""
 
     def __init__(self, message: str, broken: Sequence[str] = ()) -> None:
         super().__init__(message, broken)
@@ -93,8 +92,7 @@ class CorruptManifest(MillError):
 
 
 class UnsafePlace(MillError, ValueError):
-    """A name in data leads out of its folder, or over a link. Also a ValueError: a file that holds
-    such a name is as useless as one that is not JSON."""
+    """Also a ValueError: a file that holds such a name is as useless as one that is not JSON."""
 
 
 class ConservationError(MillError):
@@ -103,10 +101,8 @@ class ConservationError(MillError):
 
 class ItemError(MillError):
     """One item is bad: it fails, and the run goes on. `code` is stable and appears in the ledger;
-    `detail`: a sentence for people.
-
-    `decoded`: samples decoded before the error, which count as failed; `rate`: their rate, Hz.
-    """
+    `detail`: a sentence. `decoded`: samples decoded before, which count as failed; `rate`: in
+    Hz."""
 
     def __init__(self, code: str, detail: str = "", decoded: int = 0, rate: int = 0) -> None:
         detail = masking.text(detail)  # manifests keep it

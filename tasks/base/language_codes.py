@@ -89,8 +89,8 @@ _BOTH = frozenset(("cmn",))
 @lru_cache(1024)
 def read(language: str) -> str | None:
     """The code of a language as lists write it. Codes (`en`, `en_US`) stay; three letters with a
-    two-letter form (`eng`) and English names (`English`, `Chinese (Taiwan)`) become codes. "" for a
-    code that names no language; None if it is none of these."""
+    two-letter form (`eng`) and English names (`English`, `Chinese (Taiwan)`) become codes. "" for
+    one that names no language; None if it is none of these."""
     language = language.strip()
     plain = base(language)
     if plain in _NO_LANGUAGE or language.lower() in ("unknown", "n/a"):
@@ -105,8 +105,7 @@ def read(language: str) -> str | None:
 
 
 def suggestion(language: str) -> str | None:
-    """The code for an English name (`English`, `Chinese (Taiwan)`) or for three letters with a
-    two-letter form; None for anything else."""
+    """The code for an English name or for three letters with a two-letter form, else None."""
     words = re.findall(r"[^\W\d_]+", language.lower())
     named = next((OF_NAMES[word] for word in words if word in OF_NAMES), None)
     code = named or _SHORTER.get(base(language))

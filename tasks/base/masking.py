@@ -1,11 +1,10 @@
-"""Hides credentials wherever settings or messages leave the process.
+"""Hides credentials wherever settings or messages leave the process: the models when they are
+serialised (dataset.json, a run's settings, Prefect's parameters), every `MillError`, every log
+record.
 
 Of a URL, only parts that are known to be harmless stay: `scheme://host/path`, and a few fields of
-the query (PUBLIC). All other parts may grant access, whatever their names: user and password, other
-query fields, parameters, the fragment. Outside URLs, values of settings named like a secret are
-hidden, and so is the text after such a name and `=`. All code that writes settings or messages uses
-this module: the models when they are serialised (dataset.json, the settings of a run, Prefect's
-parameters), every `MillError`, and every log record.
+the query (PUBLIC). All other parts may grant access, whatever their names. Outside URLs, values of
+settings named like a secret are hidden, and so is the text after such a name and `=`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _MAY_HIDE = re.compile("[:=]")  # what a URL or an assignment has
 _WHOLE_URL = re.compile(rf"(?P<start>\s*{_START})(?P<rest>.*)", re.DOTALL)
 #: A password that contains a space reaches beyond the end of the URL.
 _SPACED = re.compile(
-    rf"({_START}[^\s/@:]{{0,64}}:(?!\d{{1,5}}\b)(?:[^\s@]{{1,256}}\s|[\t\r\n])[^@]{{0,256}})(?=@)"
+    rf"(({_START})[^\s/@:]{{0,64}}:(?!\d{{1,5}}\b)(?:[^\s@]{{1,256}}\s|[\t\r\n])[^@]{{0,256}})(?=@)"
 )
 #: A host and port, or an S3 access point, with the punctuation that a sentence puts around it; no
 #: `%`, which hides other characters.
@@ -65,7 +64,8 @@ def is_secret(name: str) -> bool:
 def text(words: str) -> str:
     """The text with credentials hidden."""
     if "//" in words or ":" in words:
-        words = _SPACED.sub(lambda match: f"{_start(match[1])}{HIDDEN}", words)
+        # Group 2 is the start of the URL.
+        words = _SPACED.sub(rf"\g<2>{HIDDEN}", words)
         words = _URL.sub(_shown, words)
     return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", words) if "=" in words else words
 
@@ -81,11 +81,6 @@ def is_address(words: str) -> bool:
     return _WHOLE_URL.fullmatch(words) is not None
 
 
-def _start(words: str) -> str:
-    match = re.match(_START, words)
-    return match[0] if match else ""
-
-
 def _shown(match: re.Match[str]) -> str:
     rest = _without_user(match["rest"])
     mark = _BEHIND_PATH.search(rest)
@@ -93,13 +88,17 @@ def _shown(match: re.Match[str]) -> str:
         return f"{match['start']}{rest}"
     behind = rest[mark.end() :]
     fields = behind.rstrip(_CLOSING)
-    shown = _public(fields) if mark[0] == "?" else fields and HIDDEN
+    shown = fields and HIDDEN
+    if mark[0] == "?":
+        given = [field for field in re.split("[&;]", fields) if field]
+        public = [field for field in given if _PUBLIC_FIELD.fullmatch(field)]
+        shown = "&".join([*public, *([HIDDEN] if len(public) < len(given) else [])])
     return f"{match['start']}{rest[: mark.end()]}{shown}{behind[len(fields) :]}"
 
 
 def _without_user(rest: str) -> str:
-    """What follows `scheme://`, with user and password hidden, even if they contain a slash; all of
-    it is hidden if the host is not valid."""
+    """What follows `scheme://`, with user and password hidden; all of it if the host is not
+    valid."""
     host = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
     before, sign, behind = rest.rpartition("@")
     if _CONTAINER.fullmatch(host):
@@ -107,13 +106,6 @@ def _without_user(rest: str) -> str:
     if not _HOST.fullmatch(host):
         return f"{HIDDEN}@{behind}" if sign else HIDDEN
     return f"{HIDDEN}@{behind}" if sign and ":" in re.split(r"[?#]", before)[0] else rest
-
-
-def _public(fields: str) -> str:
-    """The public fields of a query, and `***` if there are others."""
-    given = [field for field in re.split("[&;]", fields) if field]
-    public = [field for field in given if _PUBLIC_FIELD.fullmatch(field)]
-    return "&".join([*public, *([HIDDEN] if len(public) < len(given) else [])])
 
 
 def sentence(words: str) -> str:
@@ -128,7 +120,7 @@ def lines(words: str) -> str:
 
 def value(data: Any, name: str = "") -> Any:
     """JSON-like data without secrets: strings under a secret's name become `***`, others are
-    masked. Numbers stay: `max_sig` is a limit."""
+    masked."""
     if isinstance(data, str):
         if data and is_secret(name):
             return HIDDEN

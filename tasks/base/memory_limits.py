@@ -1,16 +1,12 @@
 """How much memory this process may use, and how many processes the kernel killed for lack of it.
-
-Slurm's `--mem`, systemd's `MemoryMax` and containers put a process into a control group below the
-root of the control group file system. The limits of all groups up to the root apply, so all of them
-are read, in v1 and v2.
-"""
+Slurm's `--mem`, systemd's `MemoryMax` and containers put it into a control group; the limits of all
+groups up to the root apply, so all are read, in v1 and v2."""
 
 from __future__ import annotations
 
 import os
 import re
 import resource
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +35,16 @@ class Group(NamedTuple):
 
 def of_run(root: Path = ROOT) -> Limit:
     """The lowest limit on all processes of this group together. `root`: of the file system."""
-    limits = [Limit(psutil.virtual_memory().total, "the machine's memory"), *_of_groups(root)]
+    limits = [Limit(psutil.virtual_memory().total, "the machine's memory")]
+    for kind, folder, name in groups(root):
+        for file in FILES[kind]:
+            text = next(iter(_lines(folder / file)), "")
+            if text.isdecimal():
+                limits.append(Limit(int(text), f"{file} of the cgroup {name}"))
+        if kind == "cgroup":  # includes groups above the mount, as in a container
+            size = _named(folder / "memory.stat", "hierarchical_memory_limit")
+            if size is not None:
+                limits.append(Limit(size, f"the memory limit above the cgroup {name}"))
     if (size := of_process(resource.RLIMIT_RSS)) is not None:  # no kernel enforces it
         limits.append(Limit(size, "ulimit -m"))
     return min(limits)
@@ -52,8 +57,8 @@ def of_process(kind: int) -> int | None:
 
 
 def kills(root: Path = ROOT) -> int:
-    """Processes that the kernel has killed for lack of memory: in this process's groups and, where
-    the kernel counts them, on the machine. Only differences between two calls mean something."""
+    """Processes that the kernel has killed for lack of memory, in this process's groups and, where
+    it counts them, on the machine. Only differences between two calls mean something."""
     files = [group.folder / KILLS[group.kind] for group in groups(root)]
     return sum(_named(path, "oom_kill") or 0 for path in (*files, root / "proc/vmstat"))
 
@@ -72,17 +77,6 @@ def groups(root: Path = ROOT) -> list[Group]:
             below = Path(*parts[:length])
             result.append(Group(kind, root / place.lstrip("/") / below, str(Path(top) / below)))
     return result
-
-
-def _of_groups(root: Path) -> Iterator[Limit]:
-    for kind, folder, name in groups(root):
-        for file in FILES[kind]:
-            if (size := _number(folder / file)) is not None:
-                yield Limit(size, f"{file} of the cgroup {name}")
-        if kind == "cgroup":  # includes groups above the mount, as in a container
-            size = _named(folder / "memory.stat", "hierarchical_memory_limit")
-            if size is not None:
-                yield Limit(size, f"the memory limit above the cgroup {name}")
 
 
 def _names(root: Path) -> dict[str, str]:
@@ -104,19 +98,12 @@ def _mounts(root: Path) -> dict[str, tuple[str, str]]:
         mount, _, file_system = line.partition(" - ")
         kind, _, options = file_system.split(" ", 2)
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in re.split("[, ]", options)):
-            top, place = map(_unescaped, mount.split(" ")[3:5])
+            top, place = (  # a space is \040
+                re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), path)
+                for path in mount.split(" ")[3:5]
+            )
             mounts[kind] = top, place
     return mounts
-
-
-def _unescaped(path: str) -> str:
-    """mountinfo writes a space as \\040."""
-    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), path)
-
-
-def _number(path: Path) -> int | None:
-    text = next(iter(_lines(path)), "")
-    return int(text) if text.isdecimal() else None
 
 
 def _named(path: Path, name: str) -> int | None:

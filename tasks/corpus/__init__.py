@@ -1,6 +1,6 @@
 """Corpus-wide rules, such as duplicates and outliers, applied by `package` to stored measures.
 
-Every filter and text plug-in that defines `reject` (`tasks.plugins.contracts.corpuswide`) takes
+Every filter and text plug-in that defines `reject` (`tasks.plugins.contracts.base`) takes
 part, in the order of the settings; each sees which rows the earlier ones kept.
 """
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .. import corpus, plugins
 from ..base.arrays import Bools, Float32s, Float64s, Int64s
 from ..base.json_types import HeldOutSet, JsonObject
-from ..plugins.contracts.corpuswide import Rows
+from ..plugins.contracts.base import Rows
 from ..plugins.rules import Rejection
 from ..scoring.text_sketches import BANDS, LEAST, ROWS, Known
 from ..settings.job import Job

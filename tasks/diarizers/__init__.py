@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..plugins.contracts.diarizers import Diarizer
+from ..plugins.contracts.audio import Diarizer
 from ..recording.turns import Turn
 from ..settings import StageSettings, Threshold
 

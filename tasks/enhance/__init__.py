@@ -1,10 +1,10 @@
-"""Enhancers; `tasks.plugins.contracts.enhance` is their contract."""
+"""Enhancers; `tasks.plugins.contracts.audio` is their contract."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from ..plugins.contracts.enhance import Enhancer
+from ..plugins.contracts.audio import Enhancer
 from ..settings import StageSettings, Threshold
 
 

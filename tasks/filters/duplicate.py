@@ -25,7 +25,7 @@ from pydantic import Field
 from ..audio import Clip
 from ..base.arrays import Float64s
 from ..base.json_types import JsonObject
-from ..plugins.contracts.corpuswide import Rows
+from ..plugins.contracts.base import Rows
 from ..plugins.rules import Rejection
 from ..settings import StageSettings, Threshold
 from . import _fingerprints

@@ -2,7 +2,7 @@
 
 A plug-in declares them in `ANNOTATIONS`, by name, and its `measure` returns their values beside its
 columns: a text for a `Label`, float32 values for a `Vector` or an `Array`, a sequence of `Event`
-for `Events`; None if there is nothing to report. They are stored once, by recipe, like its numbers.
+for `Events`; None for nothing. They are stored by recipe, like its numbers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,6 @@ from ..base.schema import ADDED
 from ..recording.turns import merged
 from .rules import Allowed, Limit, Rule
 
-EVENT = pa.struct(
-    [
-        ("start", pa.float64()),
-        ("end", pa.float64()),
-        ("label", pa.string()),
-        ("score", pa.float64()),
-    ]
-)
 #: Columns that settings add to `utterances.parquet`, and those of facts and outcomes.
 TAKEN = frozenset(
     (
@@ -38,6 +30,7 @@ TAKEN = frozenset(
         *("text_stored", "text_chars", "wer", "cer", "annotations"),
     )
 )
+EVENT = {"start": pa.float64(), "end": pa.float64(), "label": pa.string(), "score": pa.float64()}
 ROUNDING = 0.02  # s by which an event may end beyond its clip; it is cut off
 
 
@@ -52,7 +45,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One text; `values`: the allowed ones; None: any text."""
+    """One text; `values`: the allowed ones; None: any."""
 
     doc: str
     values: tuple[str, ...] | None = None
@@ -145,8 +138,7 @@ class Array(_Floats):
     name: ClassVar[str] = "array"
 
     def checked(self, value: Any, seconds: float) -> np.ndarray:
-        """float32 [n]; ValueError says what is wrong. Windows at the edges may remove or add up to
-        a second's worth of numbers."""
+        """float32 [n]; ValueError says what is wrong. Edges may lack or add a second's worth."""
         values = _finite(value)
         wanted = self.rate * seconds
         if abs(len(values) - wanted) > max(self.rate, 2.0):
@@ -164,37 +156,36 @@ class Array(_Floats):
 @dataclass(frozen=True, slots=True)
 class Events:
     """Events with times; `labels`: the allowed labels; None: any. For each of `labels`, the column
-    `<name>_<label>` holds the share of the clip in which it happens, and so can have limits;
-    `measure` may give that column itself, as None, where a label cannot be heard."""
+    `<name>_<label>` holds the share of the clip in which it happens; `measure` may give that column
+    itself, as None, where a label cannot be heard."""
 
     doc: str
     labels: tuple[str, ...] | None = None
     name: ClassVar[str] = "events"
     large: ClassVar[bool] = True
-    type: ClassVar[pa.DataType] = pa.list_(EVENT)
+    type: ClassVar[pa.DataType] = pa.list_(pa.struct([*EVENT.items()]))
     unit: ClassVar[str] = "s"
 
     def checked(self, value: Any, seconds: float) -> list[Event]:
         """The events in order of time; ValueError says what is wrong with one."""
-        events = [self._event(entry, seconds) for entry in value]
+        events = []
+        for entry in value:
+            try:
+                start, end, label, score = Event(*entry)
+                start, end = float(start), float(end)
+                score = None if score is None else float(score)
+            except (TypeError, ValueError):
+                raise ValueError(f"{entry!r} is no Event(start, end, label, score)") from None
+            if not isinstance(label, str) or not label:
+                raise ValueError("the label of an event must be a text")
+            if self.labels is not None and label not in self.labels:
+                raise ValueError(f"the label {label!r} must be one of {', '.join(self.labels)}")
+            if score is not None and not math.isfinite(score):
+                raise ValueError(f"the score of {label!r} is not finite")
+            if not 0 <= start <= end <= seconds + ROUNDING:
+                raise ValueError(f"{label!r} from {start:g} to {end:g} s is not in {seconds:.2f} s")
+            events.append(Event(round(start, 6), round(min(end, seconds), 6), label, score))
         return sorted(events, key=lambda event: event[:3])
-
-    def _event(self, entry: Any, seconds: float) -> Event:
-        try:
-            start, end, label, score = Event(*entry)
-            start, end = float(start), float(end)
-            score = None if score is None else float(score)
-        except (TypeError, ValueError):
-            raise ValueError(f"{entry!r} is no Event(start, end, label, score)") from None
-        if not isinstance(label, str) or not label:
-            raise ValueError("the label of an event must be a text")
-        if self.labels is not None and label not in self.labels:
-            raise ValueError(f"the label {label!r} must be one of {', '.join(self.labels)}")
-        if score is not None and not math.isfinite(score):
-            raise ValueError(f"the score of {label!r} is not finite")
-        if not 0 <= start <= end <= seconds + ROUNDING:
-            raise ValueError(f"{label!r} from {start:g} to {end:g} s is not in {seconds:.2f} s")
-        return Event(round(start, 6), round(min(end, seconds), 6), label, score)
 
     def encoded(self, value: list[Event]) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -212,7 +203,7 @@ Annotations = Mapping[str, Annotation]
 
 
 def key(use: str, name: str) -> str:
-    """The name under which an annotation of a filter is stored; `use`: the filter's fingerprint."""
+    """The key of a filter's stored annotation; `use`: the filter's fingerprint."""
     return f"{use}/{name}"
 
 
@@ -232,8 +223,7 @@ def shares(declared: Annotations) -> dict[str, tuple[str, str]]:
 
 
 def limits(plugin: str, declared: Annotations) -> dict[str, tuple[str, ...]]:
-    """The settings that limit each annotation of a plug-in; see `Filter` for the naming
-    rule."""
+    """The settings that limit each annotation of a plug-in, as the contract names them."""
     stem = plugin.rpartition(".")[2]
     named: dict[str, tuple[str, ...]] = {}
     for name, kind in declared.items():
@@ -262,27 +252,23 @@ def rules(
                 asked.append(Allowed(name, tuple(allowed), f"wrong_{name}"))
             continue
         least, most = (values.get(setting) or {} for setting in settings)
-        for column, (events, label) in shares(declared).items():
-            if events == name and (label in least or label in most):
+        unknown = {*least, *most}
+        for column, (_, label) in shares({name: kind}).items():
+            if label in unknown:
                 words = reasons.get(column, (f"low_{column}", f"high_{column}"))
                 asked.append(Limit(column, least.get(label), most.get(label), *words))
-        _refuse_unknown(plugin, name, kind, {*least, *most})
+                unknown.remove(label)
+        if unknown:
+            labels = kind.labels if isinstance(kind, Events) else None
+            raise ConfigError(
+                f"{plugin}: the events {name} have no label {min(unknown)!r} with a share; "
+                f"{', '.join(labels or ()) or 'a share needs a closed set of labels'}"
+            )
     return asked
 
 
-def _refuse_unknown(plugin: str, name: str, kind: Annotation, asked: set[str]) -> None:
-    """ConfigError for limits on a label that has no column."""
-    labels = kind.labels or () if isinstance(kind, Events) else ()
-    if unknown := sorted(asked - {*labels}):
-        raise ConfigError(
-            f"{plugin}: the events {name} have no label {unknown[0]!r} with a share; "
-            f"{', '.join(labels) or 'a share needs a closed set of labels'}"
-        )
-
-
 class Taken(NamedTuple):
-    """The checked result of one call of `measure`: numbers, including shares of events; labels; and
-    large values as their kinds define them."""
+    """The checked result of `measure`: numbers, with shares of events; labels; large values."""
 
     numbers: dict[str, float | None]
     labels: dict[str, str | None]
@@ -290,8 +276,8 @@ class Taken(NamedTuple):
 
 
 def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: float) -> Taken:
-    """A plug-in's values for a clip of `seconds`, checked; RunError if one is not of its kind.
-    `who`: the plug-in, in words."""
+    """A plug-in's checked values for a clip; RunError if one is not of its kind. `who`: the
+    plug-in, in words."""
     numbers = {name: value for name, value in given.items() if name not in declared}
     labels: dict[str, str | None] = {}
     large: dict[str, object] = {}
@@ -309,14 +295,10 @@ def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: flo
         else:
             large[name] = checked
     for column, (name, label) in shares(declared).items():
+        events = cast(list[Event] | None, large[name])
         if column not in numbers:
-            numbers[column] = _share(cast(list[Event] | None, large[name]), label, seconds)
+            numbers[column] = None
+            if events is not None and seconds:
+                spans = merged((event.start, event.end) for event in events if event.label == label)
+                numbers[column] = min(sum(end - start for start, end in spans) / seconds, 1.0)
     return Taken(numbers, labels, large)
-
-
-def _share(events: list[Event] | None, label: str, seconds: float) -> float | None:
-    """The share of a clip in which a label's events happen; None if events are unknown."""
-    if events is None or not seconds:
-        return None
-    spans = merged((event.start, event.end) for event in events if event.label == label)
-    return min(sum(end - start for start, end in spans) / seconds, 1.0)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 MOST_FAULTS = 8  # listed in one message
+MUST = " must be "  # alternatives are joined: `must be a number or a mapping of settings`
 
 #: What a text must be, by the pattern of its setting.
 PATTERNS = {
@@ -33,26 +34,20 @@ _HAS_UNIT = re.compile(r"[0-9.,]+ ?[A-Za-z%µ]+")
 _WORDS = {
     "missing": "is required",
     "int": "must be a whole number",
-    "float": "must be a number",
-    "decimal": "must be a number",
+    **dict.fromkeys(("float", "decimal"), "must be a number"),
     "finite_number": "must be a finite number",
     "bool": "must be true or false",
     "string_too_short": "must not be empty",
     "string": "must be text",
-    "literal_error": "must be {expected}",
-    "enum": "must be {expected}",
+    **dict.fromkeys(("literal_error", "enum"), "must be {expected}"),
     "greater_than_equal": "must be at least {ge:g}",
     "greater_than": "must be above {gt:g}",
     "less_than_equal": "must be at most {le:g}",
     "less_than": "must be below {lt:g}",
     "too_short": "needs at least {min_length} entry",
     "too_long": "takes at most {max_length} entries",
-    "list": "must be a list",
-    "tuple": "must be a list",
-    "set": "must be a list",
-    "dict": "must be a mapping of settings",
-    "model": "must be a mapping of settings",
-    "dataclass": "must be a mapping of settings",
+    **dict.fromkeys(("list", "tuple", "set"), "must be a list"),
+    **dict.fromkeys(("dict", "model", "dataclass"), "must be a mapping of settings"),
     "none_required": "must be null",
 }
 
@@ -90,9 +85,12 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
         listed = phrases.setdefault(place, [])
         if words not in listed:
             listed.append(words)
-    return [
-        f"{place or 'settings'}{_either(words)}{hints[place]}" for place, words in phrases.items()
-    ]
+    sentences = []
+    for place, listed in phrases.items():
+        kinds = [words.removeprefix(MUST) for words in listed if words.startswith(MUST)]
+        whole = MUST + " or ".join(kinds) if len(kinds) == len(listed) else "; ".join(listed)
+        sentences.append(f"{place or 'settings'}{whole}{hints[place]}")
+    return sentences
 
 
 def _given(steps: Sequence[int | str], data: Any) -> Any:
@@ -108,8 +106,8 @@ def _given(steps: Sequence[int | str], data: Any) -> Any:
 
 
 def _hint(fault: ErrorDetails, place: str, given: Any) -> str:
-    """What to write instead of a value that YAML reads as another type, or that is too short a
-    form. Does not repeat numbers, since they may be keys or passwords."""
+    """What to write instead of a value that YAML reads as another type, or of too short a form.
+    Does not repeat numbers: they may be passwords."""
     if fault["type"].startswith("string_type"):
         if isinstance(given, bool):
             return f" (put it in quotes: {_READ_AS[given]})"
@@ -171,14 +169,6 @@ def _words(fault: ErrorDetails) -> str:
         if fault["type"].startswith(kind):
             return f" {words.format(**fault.get('ctx', {}))}"
     return f": {fault['msg']}"
-
-
-def _either(words: list[str]) -> str:
-    """Joins alternatives: `must be a number or a mapping of settings`."""
-    heads = [word for word in words if word.startswith(" must be ")]
-    if len(words) == len(heads) > 1:
-        return " must be " + " or ".join(word.removeprefix(" must be ") for word in heads)
-    return "; ".join(words)
 
 
 def _child(model: type[BaseModel], step: int | str) -> type[BaseModel]:

@@ -1,8 +1,5 @@
-"""Plug-ins that want a GPU, and what this machine lacks to run them on one.
-
-A plug-in of any kind may have `wants_gpu` and `gpu_fault` (`contracts.LoadedPlugin`); without them
-it runs on CPUs. The setting `device: cuda` forbids running on a CPU.
-"""
+"""Plug-ins that want a GPU (`contracts.LoadedPlugin.wants_gpu`), and what this machine lacks to run
+them on one. The setting `device: cuda` forbids running on a CPU."""
 
 from __future__ import annotations
 
@@ -67,8 +64,7 @@ def stages(job: Job) -> frozenset[str]:
 
 
 def ctranslate2_fault() -> str | None:
-    """What CTranslate2 lacks on this machine to run on a GPU: a CUDA build, a driver, a device,
-    cuBLAS."""
+    """What CTranslate2 lacks to run on a GPU: a CUDA build, a driver, a device, cuBLAS."""
     import ctranslate2
 
     try:
@@ -97,8 +93,7 @@ def driver_count() -> int:
 
 
 def onnxruntime_fault() -> str | None:
-    """What ONNX Runtime lacks on this machine to run on a GPU: its CUDA provider is in another
-    package."""
+    """What ONNX Runtime lacks to run on a GPU: its CUDA provider is in another package."""
     import onnxruntime
 
     providers = onnxruntime.get_available_providers()
@@ -111,8 +106,8 @@ def onnxruntime_fault() -> str | None:
 
 
 def load_libraries() -> None:
-    """Load cuBLAS from NVIDIA's wheel, if it is installed. Engines open it by its bare name, which
-    the loader does not find in wheels, but finds among loaded libraries."""
+    """Load cuBLAS from NVIDIA's wheel, if it is installed: engines open it by its bare name, which
+    the loader finds only among loaded libraries."""
     if environment.visible_gpus() == "":
         return  # a worker that sees no GPU
     spec = find_spec("nvidia")

@@ -7,6 +7,7 @@ of its parent. Members that a module omits are filled in here, and nowhere else.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -29,7 +30,6 @@ from ..settings import Plugin, SourceSettings, StageSettings
 from ..settings.base import Shelf as ShelfMark
 from ..settings.job import Job
 from . import annotation_kinds, contracts, explaining, trusted
-from .contracts import members
 from .trusted import PLACES
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -44,23 +44,20 @@ class Shelf(Generic[Kind]):
 
     @cache  # noqa: B019 - kinds are few; listing their folder takes a fifth of a millisecond
     def load(self, use: str) -> Kind:
-        """A plug-in, with defaults for the members that its module omits.
-
-        ConfigError if it is unknown (lists the known ones), cannot be imported, or lacks a member
-        of its kind's contract.
-        """
+        """A plug-in, with defaults for the members that its module omits. ConfigError if it is
+        unknown, cannot be imported, or lacks a member of its kind's contract."""
         code = module(self.name, use)
         noun, contract = contracts.CONTRACTS[self.name]
-        if missing := members.lacking(code, contract):
+        if missing := contracts.lacking(code, contract):
             raise ConfigError(
                 f"{self.name}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
-                f"(tasks/plugins/contracts/{self.name}.py says what each of them is)"
+                f"({contract.__module__.replace('.', '/')}.py says what each of them is)"
             )
-        plugin = members.filled(code, contract)
-        if self.name in ("filters", "text"):
+        plugin = contracts.filled(code, contract)
+        if self.name in MEASURING:
             _refuse_bad_names(self.name, use, plugin)
-        if self.name == "filters":
-            _refuse_idle_limits(use, code, plugin)
+            if not hasattr(code, "verdict") and not hasattr(code, "reject"):
+                _refuse_idle_limits(self.name, use, plugin)
         return cast(Kind, plugin)
 
     def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
@@ -103,54 +100,47 @@ def load(shelf: str, use: str) -> contracts.LoadedPlugin:
 def _refuse_bad_names(shelf: str, use: str, plugin: contracts.Filter) -> None:
     """ConfigError for annotations that cannot be columns of the published table."""
     declared = plugin.ANNOTATIONS
-    columns = [*plugin.COLUMNS, *annotation_kinds.shares(declared), *declared]
-    twice = [name for name in declared if columns.count(name) > 1]
-    others = {*UTTERANCES.names, *annotation_kinds.TAKEN}
-    bad = [name for name in declared if not name.isidentifier() or name in others]
-    if wrong := [*bad, *twice]:
+    others = [*plugin.COLUMNS, *annotation_kinds.shares(declared), *UTTERANCES.names]
+    taken = {*others, *annotation_kinds.TAKEN}
+    if wrong := [name for name in declared if not name.isidentifier() or name in taken]:
         raise ConfigError(
             f"{shelf}: {use!r} calls an annotation {wrong[0]!r}, which is no name of a column, or "
             "another column's"
         )
 
 
-def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) -> None:
+def _refuse_idle_limits(shelf: str, use: str, plugin: contracts.Filter) -> None:
     """ConfigError for a limit without a column: it would be accepted and never applied."""
-    if hasattr(code, "verdict") or hasattr(code, "reject"):
-        return
     named = {
         **contracts.limits(plugin.__name__, plugin.COLUMNS),
         **annotation_kinds.limits(plugin.__name__, plugin.ANNOTATIONS),
     }
     fields = plugin.Settings.model_fields
     marked = [name for name in fields if settings.roles(plugin.Settings)[name] == "threshold"]
-    if idle := [name for name in marked if name not in chain(*named.values())]:
+    used = {*chain(*named.values()), "unless_wer"}  # of Exemption
+    if idle := [name for name in marked if name not in used]:
         name = use.rpartition(".")[2]
         if plugin.ANNOTATIONS:
             fitting = "; ".join(f"{of}: {' and '.join(by)}" for of, by in named.items() if by)
-            raise ConfigError(
-                f"filters: the setting {', '.join(idle)} of {use!r} limits none of its columns and "
-                f"annotations; rename it to a limit of theirs ({fitting}), or write "
-                "verdict(settings)"
+            remedy = f" and annotations; rename it to a limit of theirs ({fitting})"
+        else:
+            remedy = (
+                f" ({', '.join(plugin.COLUMNS)}): call a column {name} for min and max, or "
+                f"{name}_PART for min_PART and max_PART"
             )
-        columns = ", ".join(plugin.COLUMNS)
-        raise ConfigError(
-            f"filters: the setting {', '.join(idle)} of {use!r} limits none of its columns "
-            f"({columns}): call a column {name} for min and max, or {name}_PART for min_PART and "
-            "max_PART, or write verdict(settings)"
-        )
+        what = f"{shelf}: the setting {', '.join(idle)} of {use!r} limits none of its columns"
+        raise ConfigError(f"{what}{remedy}, or write verdict(settings)")
 
 
 def doubts(shelf: str, use: str) -> list[str]:
-    """A sentence for each name in a module of your own that may be a misspelt member: it would
-    never be called, and the member would have its default."""
+    """A sentence for each name in a module of your own that may be a misspelt member."""
     if "." not in use:
         return []
     noun, contract = contracts.CONTRACTS[shelf]
     return [
         f"{shelf}: {name} in the module {use!r} is not a member of a {noun}, so nothing calls it "
         f"unless the module does; did you mean {member}?"
-        for name, member in members.misspelt(module(shelf, use), contract)
+        for name, member in contracts.misspelt(module(shelf, use), contract)
     ]
 
 
@@ -173,23 +163,21 @@ def module(shelf: str, use: str) -> ModuleType:
 
 
 def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
-    """(unit, meaning) of each column of numbers of a filter or a rule on text, including the shares
-    of its events' labels."""
+    """(unit, meaning) of each column of numbers, including the shares of its events' labels."""
     plugin = MEASURING[shelf].load(use)
     if not plugin.ANNOTATIONS:
         return plugin.COLUMNS
     shares = annotation_kinds.shares(plugin.ANNOTATIONS).items()
-    of_events = {
+    return plugin.COLUMNS | {
         column: ("1", f"share of the clip in which {label} happens, by {name}")
         for column, (name, label) in shares
     }
-    return {**plugin.COLUMNS, **of_events}
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A plug-in as settings name it. Equal if its options are written equally: a plug-in with `1`
-    equals one with `1.0` and one with `true`, some of which may be invalid."""
+    """A plug-in as settings name it. Equal if its options are written equally: `1`, `1.0` and
+    `true` are not."""
 
     shelf: str
     use: str
@@ -199,7 +187,7 @@ class _Chosen:
 
 @lru_cache(maxsize=256)  # called for each utterance; checking costs as much as a short measure
 def _options(chosen: _Chosen) -> StageSettings:
-    """The checked settings alone: the plug-in itself is kept in one place, by `Shelf.load`."""
+    """The checked settings alone."""
     where = f"{chosen.shelf}.{chosen.use}"
     return checked(load(chosen.shelf, chosen.use).Settings, chosen.plugin.options, where)
 
@@ -207,16 +195,16 @@ def _options(chosen: _Chosen) -> StageSettings:
 def resolve_source(
     source: settings.Source, where: str | None = None
 ) -> tuple[contracts.Source, SourceSettings]:
-    """A source's plug-in and its checked settings. `where`: the source's place in the settings, for
-    messages; default: its kind."""
+    """A source's plug-in and its checked settings. `where`: its place in the settings, for
+    messages."""
     loaded = SOURCES.load(source.kind)
     data = {"kind": source.kind, "path": source.path, **source.options}
     return loaded, checked(loaded.Settings, data, where or f"sources.{source.kind}")
 
 
 def place_in_list(where: str, uses: Sequence[object], number: int) -> str:
-    """The dotted name of entry `number` of a list of plug-ins: by the plug-in's own name, or by the
-    number, as in `--set`, if the list has that name several times."""
+    """The dotted name of entry `number` of a list of plug-ins: by its own name, or by the number if
+    the list has that name several times."""
     return f"{where}.{uses[number] if uses.count(uses[number]) == 1 else number}"
 
 
@@ -229,8 +217,8 @@ class Dataset(NamedTuple):
 
 
 def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
-    """All sources in order, named by their settings, else after their path; ConfigError if two have
-    the same name."""
+    """All sources in order, named by their settings, else after their path. ConfigError for a name
+    that is taken."""
     listed: list[Dataset] = []
     kinds = [entry.kind for entry in sources]
     for number, entry in enumerate(sources):
@@ -239,9 +227,8 @@ def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
         name = chosen.name
         if not name:
             stem = Path(chosen.path).name.split(".")[0] or "source"
-            base = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in stem)
-            base = base[:30] or "source"
-            numbered = (f"{base}-{i}" for i in count(2))
+            base = re.sub(r"[^A-Za-z0-9_-]", "_", stem)[:30]
+            numbered = (f"{base}-{number}" for number in count(2))
             name = next(n for n in chain([base], numbered) if n not in taken)
         if name in taken:
             raise ConfigError(f"two sources are named {name!r}; give each source a name of its own")
@@ -250,8 +237,7 @@ def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
 
 
 def checked(model: type[Model], data: Mapping[str, object], where: str) -> Model:
-    """An instance of a model; otherwise ConfigError says what is wrong, at `where`, in one
-    sentence."""
+    """An instance of a model; else ConfigError says what is wrong, at `where`, in one sentence."""
     try:
         instance = model.model_validate(data)
     except ValidationError as error:
@@ -268,10 +254,6 @@ def complaints(data: Mapping[str, JsonValue], model: type[BaseModel]) -> list[st
         model.model_validate(data)
     except ValidationError as error:
         phrases += explaining.faults(error, model, "", data)
-    return [*dict.fromkeys([*phrases, *_of_sources(data), *_of_plugins(data)])]
-
-
-def _of_sources(data: Mapping[str, JsonValue]) -> Iterator[str]:
     kind = settings.Source.model_fields["kind"].default
     for entry, place in _mappings(data.get("sources"), "sources", "kind", kind):
         try:
@@ -279,15 +261,13 @@ def _of_sources(data: Mapping[str, JsonValue]) -> Iterator[str]:
         except ValidationError:  # reported with the settings' own keys
             continue
         except ConfigError as error:
-            yield str(error)
-
-
-def _of_plugins(data: Mapping[str, JsonValue]) -> Iterator[str]:
+            phrases.append(str(error))
     for place, shelf in PLACES.items():
         given: object = data
         for key in place.split("."):
             given = given.get(key) if isinstance(given, Mapping) else None
-        yield from _of_shelf(shelf, given, place)
+        phrases += _of_shelf(shelf, given, place)
+    return [*dict.fromkeys(phrases)]
 
 
 def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:
@@ -313,8 +293,7 @@ def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:
 def _mappings(
     value: object, where: str, key: str, default: str | None = None
 ) -> Iterator[tuple[Mapping[str, JsonValue], str]]:
-    """The mapping, or each mapping of a list, with its place in the settings; `key` holds the
-    plug-in's name."""
+    """The mapping, or each mapping of a list, with its place; `key` holds the plug-in's name."""
     entries = value if isinstance(value, list | tuple) else [value]
     uses = [entry.get(key, default) if isinstance(entry, Mapping) else None for entry in entries]
     for number, entry in enumerate(entries):
@@ -322,32 +301,24 @@ def _mappings(
             yield entry, place_in_list(where, uses, number) if entries is value else where
 
 
-# The plug-ins that a run's settings name, and the modules that these import late.
-
-
 def chosen_plugins(job: Job) -> list[tuple[str, Plugin]]:
     """(kind, plug-in) of all plug-ins that a stage of the job uses, each once."""
-    plugins_used: list[tuple[str, Plugin]] = []
+    chosen: list[tuple[str, Plugin]] = []
     for place, shelf in PLACES.items():
         named = attrgetter(place)(job)
-        plugins_used += [
-            (shelf, plugin) for plugin in (named if isinstance(named, tuple) else [named])
-        ]
-    return [*dict.fromkeys(plugins_used)]  # the first of `backends` is `backend`
+        chosen += [(shelf, plugin) for plugin in (named if isinstance(named, tuple) else [named])]
+    return [*dict.fromkeys(chosen)]  # the first of `backends` is `backend`
 
 
 def modules_of(job: Job) -> dict[str, str]:
-    """Modules that the job's stages need, each with an attribute whose reading loads it: our
-    plug-ins, and the libraries that plug-ins import on first use."""
+    """Modules that the job's stages need, each with an attribute whose reading loads it."""
     engines: dict[str, str] = {}
     for shelf, plugin in chosen_plugins(job):
         engines |= load(shelf, plugin.use).ENGINES
         if "." not in plugin.use:  # a user's module reports missing libraries itself
             engines[module(shelf, plugin.use).__name__] = "Settings"
     if any(plugin.use != "none" for plugin in job.transcribe.recognisers):
-        engines["uttermill.tasks.scoring.readings"] = (
-            "agreed"  # compares hypotheses with references
-        )
+        engines["uttermill.tasks.scoring.readings"] = "agreed"  # compares with references
     if any(source.options.get("channels") == "auto" for source in job.sources):
         engines["onnxruntime"] = "InferenceSession"
     return engines

@@ -1,13 +1,10 @@
-"""Rules as data: limits on measured columns, so that applying them again is free.
-
-A filter or text plug-in returns rules, not outcomes. They are applied to whole tables, which makes
-`what-if` fast and lets the report draw the thresholds.
-"""
+"""Rules as data: limits on measured columns. A filter or text plug-in returns them, not outcomes;
+they are applied to whole tables, which makes `what-if` fast and lets the report draw the limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 #: The input of a rule: values by column.
@@ -33,10 +30,9 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Reject if `column` is below `min` or above `max`, but never for a null measure, nor if one of
-    `unless` holds. Applies only to rows of `languages`, if given, and never to those of
-    `other_than`. `place`: column with the position of the value in the clip, in s, for the detail
-    of a rejection."""
+    """Reject if `column` is below `min` or above `max`, but never for null, nor if one of `unless`
+    holds; only rows of `languages`, if given, and none of `other_than`. `place`: column with the
+    position of the value in the clip, in s, for the detail."""
 
     column: str
     min: float | None = None
@@ -48,11 +44,6 @@ class Limit:
     other_than: tuple[str, ...] = ()
     place: str = ""
     detail: str = ""  # of a rejection, where a reason has several columns
-
-    def concerns(self, language: str | None) -> bool:
-        return (not self.languages or language in self.languages) and (
-            language not in self.other_than
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +71,10 @@ class Rejection:
 
 def columns(rule: Rule) -> set[str]:
     """All columns that a rule reads."""
-    spared = rule.unless if isinstance(rule, Limit) else ()
-    by_language = isinstance(rule, Limit) and (rule.languages or rule.other_than)
-    return {
-        rule.column,
-        *(within.column for within in spared),
-        *(["language"] if by_language else []),
-    }
+    if isinstance(rule, Allowed):
+        return {rule.column}
+    by_language = {"language"} if rule.languages or rule.other_than else set()
+    return {rule.column, *(within.column for within in rule.unless), *by_language}
 
 
 def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
@@ -94,29 +82,22 @@ def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
     for rule in rules:
         value = values.get(rule.column)
         if isinstance(rule, Allowed):
-            no = _not_allowed(value, rule)
+            if value not in rule.values and (value is not None or rule.refuse_null):
+                return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
+            continue
+        if value is None:
+            continue
+        if rule.min is not None and value < rule.min:
+            reason, limit = rule.low, rule.min
+        elif rule.max is not None and value > rule.max:
+            reason, limit = rule.high, rule.max
         else:
-            no = None if value is None else _beyond(value, rule, values)
-        if no is not None:
-            return no
+            continue
+        language = values.get("language")
+        concerned = not rule.languages or language in rule.languages
+        spared = any(within.holds(values) for within in rule.unless)
+        if concerned and language not in rule.other_than and not spared:
+            place = values.get(rule.place)
+            detail = rule.detail if place is None else f"at {place:.1f} s"
+            return Rejection(reason, float(value), limit, detail)
     return None
-
-
-def _not_allowed(value: str | None, rule: Allowed) -> Rejection | None:
-    if (value is None and not rule.refuse_null) or value in rule.values:
-        return None
-    return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
-
-
-def _beyond(value: Any, rule: Limit, values: Values) -> Rejection | None:
-    if rule.min is not None and value < rule.min:
-        no = Rejection(rule.low, float(value), rule.min)
-    elif rule.max is not None and value > rule.max:
-        no = Rejection(rule.high, float(value), rule.max)
-    else:
-        return None
-    spared = any(within.holds(values) for within in rule.unless)
-    if spared or not rule.concerns(values.get("language")):
-        return None
-    place = values.get(rule.place)
-    return replace(no, detail=rule.detail if place is None else f"at {place:.1f} s")

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from ..settings.job import Job
-from . import loading
-from .loading import module
+from .loading import chosen_plugins, module
 
 
 @cache
@@ -35,9 +34,7 @@ def by_file(job: Job) -> dict[str, str]:
 
 
 def _own_files(job: Job) -> list[Path]:
-    named = [
-        (shelf, plugin.use) for shelf, plugin in loading.chosen_plugins(job) if "." in plugin.use
-    ]
+    named = [(shelf, plugin.use) for shelf, plugin in chosen_plugins(job) if "." in plugin.use]
     modules = {module(shelf, use).__file__ or "" for shelf, use in named}
     homes = {Path(file).parent for file in modules - {""}}
     return sorted(path for home in homes for path in home.glob("*.py"))

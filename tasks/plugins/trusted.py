@@ -1,12 +1,10 @@
 """Which plug-ins may be imported by a dotted name: those that a person names to this process, in a
 settings file, by `--set` or in code; with `--trust-plugins`, any.
 
-What lies in OUT is data. A stranger may have written its settings.json and dataset.json, and
-importing a module runs it: `venv.__main__`, which Python ships, runs a program of the folder that
-it is given. So settings that are read from OUT add no name here.
-
-The names are in a variable of the process, which its children inherit. A call to a worker that is
-no child carries them (`Cluster.submit`).
+What lies in OUT is data: a stranger may have written its settings, and importing a module runs it
+(`venv.__main__`, which Python ships, runs a program of the folder that it is given). The names are
+in a variable of the process, which its children inherit; a call to a worker that is no child
+carries them (`Cluster.submit`).
 """
 
 from __future__ import annotations
@@ -63,31 +61,23 @@ def check(uses: Iterable[str], where: object) -> None:
 
 def check_settings(settings: Mapping[str, JsonValue], where: object) -> None:
     """Raises Untrusted if settings that were read from OUT name such a plug-in."""
-    check(_uses(settings), where)
-
-
-def _uses(settings: Mapping[str, JsonValue]) -> Iterator[str]:
-    sources = settings.get("sources")
-    for source in sources if isinstance(sources, list) else ():
-        yield from _named(source, "kind")
-    for place in PLACES:
+    uses: list[str] = []
+    for place in ("sources", *PLACES):
         value: JsonValue = settings
         for key in place.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
-        for entry in value if isinstance(value, list) else [value]:
-            yield from _named(entry, "use")
-
-
-def _named(entry: JsonValue, key: str) -> Iterator[str]:
-    name = entry.get(key) if isinstance(entry, Mapping) else entry
-    if isinstance(name, str):
-        yield name
+        single = () if place == "sources" else (value,)
+        for entry in value if isinstance(value, list) else single:
+            key = "kind" if place == "sources" else "use"
+            name = entry.get(key) if isinstance(entry, Mapping) else entry
+            if isinstance(name, str):
+                uses.append(name)
+    check(uses, where)
 
 
 def _dotted(value: JsonValue, key: str = "") -> Iterator[str]:
-    """Dotted names in settings. Plug-ins stand in the settings of others, too, and there a bare
-    name may stand for one, so every text that looks like a name counts, except in lists of other
-    things, which may be long."""
+    """Dotted names in settings. Plug-ins stand in the settings of others, too, so every text that
+    looks like a name counts, except in lists of other things, which may be long."""
     if isinstance(value, str):
         if DOTTED.fullmatch(value):
             yield value

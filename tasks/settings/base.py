@@ -61,7 +61,7 @@ FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pa
 
 def Threshold(default: Any, description: str, mark: JsonDict | None = None, **limits: Any) -> Any:
     """A setting that decides what is kept or published; changing it recomputes nothing. `mark`:
-    another role or form, such as `SECRET`; `limits`: as of `pydantic.Field`."""
+    another role or form; `limits`: as of `pydantic.Field`."""
     kind = THRESHOLD | (mark or {})
     return Field(default, description=description, json_schema_extra=kind, **limits)
 
@@ -85,8 +85,7 @@ Memory = Annotated[str, BeforeValidator(_with_unit)]
 
 
 class Masked(BaseModel):
-    """Base of models that get written: no secrets in the output, no input values in error
-    messages."""
+    """Base of models that get written: no secrets in them or in error messages."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
@@ -119,25 +118,25 @@ class StageSettings(Masked):
 @cache
 def roles(model: type[BaseModel]) -> dict[str, str | None]:
     """Each field's role: `threshold`, `transient`, `secret`, or None for a part of the recipe."""
-    extras = {name: field.json_schema_extra for name, field in model.model_fields.items()}
-    return {
-        name: str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
-        for name, extra in extras.items()
-    }
+    marks = {name: _marks(model, name).get("role") for name in model.model_fields}
+    return {name: None if role is None else str(role) for name, role in marks.items()}
+
+
+def _marks(model: type[BaseModel], field: str) -> JsonDict:
+    extra = model.model_fields[field].json_schema_extra
+    return extra if isinstance(extra, dict) else {}
 
 
 def changes_rows(model: type[BaseModel], field: str) -> bool:
     """Whether the field may change what is stored or published of a clip: a recipe, or ROW."""
-    extra = model.model_fields[field].json_schema_extra
-    marked = isinstance(extra, dict) and extra.get("changes") == ROW["changes"]
+    marked = _marks(model, field).get("changes") == ROW["changes"]
     return marked or roles(model)[field] is None
 
 
 def form(model: type[BaseModel], field: str) -> str | None:
-    """`words`, `read`, `write` or `fixed`; None: the field's texts come from a settings file
-    only."""
-    extra = model.model_fields[field].json_schema_extra
-    return str(extra["form"]) if isinstance(extra, dict) and "form" in extra else None
+    """`words`, `read`, `write` or `fixed`; None: its texts come from a settings file only."""
+    named = _marks(model, field).get("form")
+    return None if named is None else str(named)
 
 
 class Plugin(Masked):
@@ -163,12 +162,12 @@ def as_data(value: object) -> object:
 
 
 class Shelf:
-    """Adds to a type what a form offers: one alternative for each plug-in with its settings;
+    """Adds to a type what a form offers: an alternative for each plug-in with its settings;
     plug-ins with the same settings share one.
 
     `listed`: for the entries of a list, where Prefect's form shows alternatives as bare JSON. Such
-    an entry also gets a type and the properties that all plug-ins of the kind have. (The form sends
-    all that it shows, and a plug-in refuses settings of another.)
+    an entry also gets a type and the properties that all plug-ins of the kind have (the form sends
+    all that it shows).
     """
 
     def __init__(self, name: str, title: str, listed: bool = False) -> None:
@@ -201,7 +200,6 @@ class Shelf:
 
 @cache
 def _forms() -> dict[str, list[JsonObject]]:
-    """The plug-ins' forms, generated in advance: loading all plug-ins takes a second, and a run
-    needs few."""
+    """Generated in advance: loading all plug-ins takes a second."""
     forms: dict[str, list[JsonObject]] = json.loads(FORMS.read_text("utf-8"))
     return forms

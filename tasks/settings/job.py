@@ -98,8 +98,8 @@ class Done:
         return self.computed > 0 or self.new
 
     def after(self, before: Done) -> Done:
-        """Both results combined, when a stage ran again after a repair: times add up; an item
-        counts once, as computed if either run computed it."""
+        """Both results, when a stage ran again after a repair: times add up; an item counts once,
+        as computed if either run computed it."""
         items = self.computed + self.reused
         computed = min(items, before.computed + self.computed)
         return replace(

@@ -83,9 +83,8 @@ class ClipChoice(StageSettings):
 
 
 class Excluded(Source):
-    """A test set of others, of which no clip may have a text or a sound: a source of any kind, with
-    its settings; `texts`: a file with one text a line; `hashes`: what `uttermill test-set`
-    wrote."""
+    """A test set of others, of which no clip may have a text or a sound: a source of any kind;
+    `texts`: a file with one text a line; `hashes`: what `uttermill test-set` wrote."""
 
     kind: str = Field("folder", description="Kind of source; or texts, or hashes.")
     by: tuple[Literal["text", "audio", "voice", "speaker"], ...] | None = Field(
@@ -166,7 +165,7 @@ def check_weights(value: object) -> object:
         if not _is_number(weight) or not weight > 0:
             raise ValueError(
                 f"{name} must be a number above 0 and up to 1; to package nothing of it, leave its "
-                f"source out"
+                "source out"
             )
     return value
 
@@ -348,20 +347,15 @@ class PackageSettings(StageSettings):
         return marks
 
 
-# Fixed lists of splits: `package: {splits: {test: {list: test.txt}}}`.
-#
-# One name a line, UTF-8: the id of an utterance, a recording (`dataset/path`), the source's own
-# key, or a speaker (with or without `dataset/`). A named clip brings along every clip that must
-# stay in its split (`tasks/publish/choosing/splits.py`). A version depends on a list's contents,
-# not on its path.
-
-
 MOST_BYTES = 128 << 20  # of a list: a million names take half of it
 
 
 @dataclass(frozen=True, slots=True)
 class SplitList:
-    """The names of one split's list, sorted, without repeats."""
+    """The names of a split's list (`{test: {list: test.txt}}`), sorted, without repeats: ids of
+    utterances, recordings (`dataset/path`), the source's own keys, or speakers (with or without
+    `dataset/`). A named clip brings along every clip that must stay in its split. A version depends
+    on a list's contents, not on its path."""
 
     split: str
     names: tuple[str, ...]
@@ -372,7 +366,7 @@ class SplitList:
 
 
 def read_list(settings: PackageSettings) -> list[SplitList]:
-    """All lists, sorted by split. ConfigError for a list that cannot be read, is empty, or shares a
+    """All lists, sorted by split. ConfigError for one that cannot be read, is empty, or shares a
     name with another."""
     lists = []
     owner: dict[str, str] = {}

@@ -1,10 +1,6 @@
-"""Settings of sources, and of the stages shard, filter and resample, with their defaults.
-
-Those of transcribe and package are in files of these names, beside this one.
-
-The CLI, the flow's parameters, the UI's form, the deployment file and the tests all use these
-models. Plug-ins are named `{use: <file name>, ...its own settings}`; `tasks.plugins` checks those.
-"""
+"""Settings of sources, and of the stages shard, filter and resample; the CLI, the flow's
+parameters, the UI's form, the deployment file and the tests all use these models. Plug-ins are
+named `{use: <file name>, ...its own settings}`; `tasks.plugins` checks those."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ DAMAGE = "decode_faults"  # the filter that finds damage
 
 
 class Source(Masked):
-    """One source of recordings; `kind` names a file in `tasks/sources/`, which checks the rest."""
+    """One source; `kind` names a file in `tasks/sources/`, which checks the rest."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -158,12 +154,7 @@ class FilterSettings(StageSettings):
         Plugin(use="auto"), description="How recordings are cut into utterances."
     )
     filters: tuple[Filter, ...] = Field(
-        (
-            Plugin(use="duration"),
-            Plugin(use="silence"),
-            Plugin(use="clipping"),
-            Plugin(use=DAMAGE),
-        ),
+        tuple(Plugin(use=name) for name in ("duration", "silence", "clipping", DAMAGE)),
         description="Measures of utterances, with limits on what is kept; replaces the whole "
         "default list. What guards against broken audio stays: `damaged`, `non_finite`, and "
         "`channels_cancel` of resample.",

@@ -1,13 +1,14 @@
-"""The settings of transcribe: recognisers, rules on texts, and which text is packaged."""
+"""The settings of transcribe: recognisers, rules on texts, and models behind HTTP."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import os
+from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from .base import ROW, WORDS, Plugin, Shelf, StageSettings, Threshold, as_data
-from .servers import LlmText
+from .base import ROW, WORDS, Plugin, Shelf, StageSettings, Threshold, Transient, as_data
 
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
 OneOfBackends = Annotated[Plugin, Shelf("asr", "Recogniser", listed=True)]
@@ -24,8 +25,112 @@ class Bounds(StageSettings):
         return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
 
 
+#: The default rules on texts.
+VERDICTS = (
+    *("empty_text", "language", "no_speech", "compression", "repetition", "hallucination"),
+    *("completeness", "char_rate", "confidence", "expected_wer", "error_rate"),
+)
 #: Scores of the first recogniser that may decide whether further ones run.
 DOUBTS = ("avg_logprob", "no_speech_probability", "compression_ratio", "language_probability")
+
+
+class ServerSettings(StageSettings):
+    """How to reach a server, and limits on requests. Only the model's name belongs to a recipe, and
+    callers add it."""
+
+    PATH: ClassVar[str] = ""  # follows the base address; `url` may include it
+
+    url: str | None = Transient(None, "Base address, such as http://gpu-box:8000/v1.")
+    model: str | None = Transient(
+        None, "Name of the model on the server; part of the recipe.", min_length=1, mark=WORDS
+    )
+    api_key_env: str | None = Transient(
+        None,
+        "Environment variable that holds the key where the run starts and on workers.",
+        min_length=1,
+    )
+    timeout: float = Transient(60.0, "Time limit of a request, s.", gt=0)
+    retries: int = Transient(5, "Most tries after the first one.", ge=0)
+    backoff: float = Transient(
+        1.0, "Pause before the second try, s; doubled each time, up to 30 s.", ge=0
+    )
+    patience: float = Transient(
+        300.0, "Time limit of all tries together, s; with timeout, less than item_timeout.", gt=0
+    )
+    parallel: int = Transient(
+        16,
+        "Most requests of a worker at the same time: it begins with 4, sends more while the server "
+        "keeps up, and half as many when it pushes back.",
+        ge=1,
+        le=256,
+    )
+    ca_file: str | None = Transient(
+        None, "PEM file of the authority that signed the server's certificate."
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _checked(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+            good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            good = False
+        if not good or not value.isascii() or not value.isprintable() or " " in value:
+            raise ValueError("is not an address like http://host:8000/v1")
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise ValueError(
+                "takes no credentials, `?` or `#`: put a key into the variable of api_key_env"
+            )
+        return value.rstrip("/").removesuffix(cls.PATH)
+
+    @field_validator("ca_file")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and not os.path.isabs(value):
+            raise ValueError("must begin with `/`: workers may run in another folder")
+        return value
+
+
+class ChatSettings(ServerSettings):
+    """Requests to a language model on any server with OpenAI's `/v1/chat/completions`."""
+
+    PATH: ClassVar[str] = "/chat/completions"
+
+    temperature: float | None = Field(
+        0.0,
+        ge=0,
+        le=2,
+        description="Randomness; 0: the likeliest answer; null: not sent, for models that refuse "
+        "it.",
+    )
+
+
+class ChatServer(ServerSettings):
+    """A language model on such a server, by its name."""
+
+    PATH: ClassVar[str] = ChatSettings.PATH
+
+    model: str | None = Field(
+        None, description="Name of the model on the server.", min_length=1, json_schema_extra=WORDS
+    )
+
+
+class LlmText(ChatSettings):
+    """A language model that writes punctuation and case: any server with OpenAI's
+    `/v1/chat/completions`."""
+
+    prompt: str = Field(
+        "The user sends the transcript of something that was said. Write it with "
+        "punctuation and capital letters. Keep every word, in its order and spelling: add none, "
+        "leave none out, correct nothing, and write no number in figures that is in words. Answer "
+        "with that text alone.",
+        min_length=1,
+        description="Instruction that precedes each text.",
+        json_schema_extra=WORDS,
+    )
 
 
 class TranscribeSettings(StageSettings):
@@ -66,19 +171,7 @@ class TranscribeSettings(StageSettings):
         mark=ROW,
     )
     verdicts: tuple[Verdict, ...] = Threshold(
-        (
-            Plugin(use="empty_text"),
-            Plugin(use="language"),
-            Plugin(use="no_speech"),
-            Plugin(use="compression"),
-            Plugin(use="repetition"),
-            Plugin(use="hallucination"),
-            Plugin(use="completeness"),
-            Plugin(use="char_rate"),
-            Plugin(use="confidence"),
-            Plugin(use="expected_wer"),
-            Plugin(use="error_rate"),
-        ),
+        tuple(Plugin(use=name) for name in VERDICTS),
         "Rules that drop an utterance for its text; replaces the whole default list.",
     )
     language_by: Literal["recording", "clip", "sound"] = Threshold(
@@ -151,8 +244,6 @@ class TranscribeSettings(StageSettings):
 
     @model_validator(mode="after")
     def _distinct(self) -> TranscribeSettings:
-        if len({recogniser.model_dump_json() for recogniser in self.backends}) != len(
-            self.backends
-        ):
+        if len({plugin.model_dump_json() for plugin in self.backends}) < len(self.backends):
             raise ValueError("backends names a recogniser with equal settings twice")
         return self

@@ -26,7 +26,7 @@ from ..settings import (
     roles,
 )
 from ..settings.job import Job
-from ..settings.servers import LlmText
+from ..settings.transcribe import LlmText
 
 #: Settings of a diarizer that change cuts, never turns.
 CUTTING = ("min_turn_seconds", "mixed", "edge_seconds", "max_second_voice")

@@ -11,7 +11,7 @@ from .. import plugins
 from ..base.schema import AnyRow, TranscriptRow, WordRow
 from ..plugins import annotation_kinds
 from ..plugins.annotation_kinds import Annotations, Event, Events, Label
-from ..plugins.contracts.text import ScoredTranscript, count_of_words
+from ..plugins.contracts.text import ScoredTranscript, words
 from ..scoring.cleaning import wordless
 from ..scoring.normalisers import base
 from ..scoring.said import said
@@ -194,7 +194,7 @@ def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float |
     vote, stated, detected = utterance.vote, utterance.cut.language, row.get("detected_language")
     contradicted = stated and detected and base(stated) != detected
     return {
-        "words_per_speech_second": count_of_words(said(text, row["language"])) / spoken
+        "words_per_speech_second": len(words(said(text, row["language"]))) / spoken
         if text and spoken
         else None,
         "language_vote": vote.shares.get(row["language"] or "", 0.0) if vote else None,

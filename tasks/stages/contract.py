@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar, cast
 import pyarrow as pa
 
 from ..base.schema import AnyRow, RecordingRow
-from ..plugins.contracts.members import filled
+from ..plugins.contracts import filled
 from ..settings.job import Job
 from ..shard_store.manifest import Footer
 from ..shard_store.shard_view import ShardView

@@ -22,11 +22,11 @@ from ..base.errors import ItemError, MillError, RunError
 from ..base.logs import log
 from ..plugins import backends
 from ..plugins.contracts.asr import Backend, EmittingBackend, SpeechClip
+from ..plugins.contracts.audio import EnhancerPlugin
 from ..plugins.contracts.base import LoadedPlugin
-from ..plugins.contracts.enhance import EnhancerPlugin
 from ..settings import Plugin, StageSettings
 from ..settings.job import Job
-from ..settings.servers import ServerSettings
+from ..settings.transcribe import ServerSettings
 from ..shard_store import enhanced
 from ..shard_store.requests import Recognition, Request
 from . import measuring

@@ -5,9 +5,11 @@ Their contract is `tasks.plugins.contracts.text`.
 
 from __future__ import annotations
 
+from ..plugins.contracts.base import Rows
 from ..plugins.contracts.text import ScoredTranscript, words
-from ..plugins.rules import Within
+from ..plugins.rules import Allowed, Limit, Rejection, Rule, Within
 from ..settings import StageSettings, Threshold
+from ..settings.base import WORDS
 
 #: Numbers that every rule may limit, besides `language` and its own columns.
 SHARED_COLUMNS = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
@@ -19,33 +20,13 @@ from ..scoring.normalisers import base
 from . import _spoken_numbers
 
 KINDS = ("email", "account", "id", "card", "phone")
-REGIONS = {
-    "en": "US GB CA AU IN IE NZ ZA",
-    "de": "DE AT CH",
-    "fr": "FR BE CH CA",
-    "es": "ES MX AR CO CL",
-    "it": "IT CH",
-    "pt": "BR PT",
-    "nl": "NL BE",
-    "ru": "RU KZ BY",
-    "zh": "CN TW HK",
-    "ja": "JP",
-    "pl": "PL",
-    "tr": "TR",
-    "ko": "KR",
-    "uk": "UA",
-    "ar": "SA EG AE MA",
-    "hi": "IN",
-    "he": "IL",
-    "sv": "SE",
-    "da": "DK",
-    "fi": "FI",
-    "cs": "CZ",
-    "el": "GR",
-    "ro": "RO",
-    "hu": "HU",
-    "vi": "VN",
-}
+_REGIONS = """
+en US GB CA AU IN IE NZ ZA; de DE AT CH; fr FR BE CH CA; es ES MX AR CO CL; it IT CH; pt BR PT;
+nl NL BE; ru RU KZ BY; zh CN TW HK; ja JP; pl PL; tr TR; ko KR; uk UA; ar SA EG AE MA; hi IN;
+he IL; sv SE; da DK; fi FI; cs CZ; el GR; ro RO; hu HU; vi VN
+"""
+#: Countries by language.
+REGIONS = {code: regions for code, *regions in map(str.split, _REGIONS.split(";"))}
 _NUMBER = re.compile(r"(?<![\w.,+])(?<!\d[ -])(?:\+|00)?\(?\d[\d ()./‐‑–-]{4,26}\d(?![\d%])")
 _HAN_NUMBER = re.compile(r"(?<![\d.,])\+?\d[\d -]{5,24}\d(?!\d)")
 _HAN = re.compile(r"[零一二三四五六七八九〇]")
@@ -146,15 +127,12 @@ def _is_phone(text: str, match: re.Match[str], language: str, spoken: bool) -> b
         and (number[0] not in "+0" and not (number.isdecimal() and figures in (10, 11)))
     ):
         return False
-    return any(_valid(number, region) for region in REGIONS.get(language, "US").split())
-
-
-def _valid(number: str, region: str) -> bool:
     library = phone_plans()
-    try:
-        return bool(library.is_valid_number(library.parse(number, region)))
-    except library.NumberParseException:
-        return False
+    for region in REGIONS.get(language, ["US"]):
+        with suppress(library.NumberParseException):
+            if library.is_valid_number(library.parse(number, region)):
+                return True
+    return False
 
 
 def phone_plans() -> ModuleType:

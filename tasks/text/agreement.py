@@ -1,8 +1,7 @@
 """Drops utterances on whose text several recognisers do not agree.
 
-For `transcribe.backends` with two or more: recognisers of different kinds rarely make the same
-mistake. Every pair is compared by words, or by characters if a script has no spaces; each rate is
-edits over the longer text, so that neither is the reference. Null with a single text, which is
+For `transcribe.backends` with two or more. Every pair is compared by words, or by characters if a
+script has no spaces; each rate is edits over the longer text. Null with a single text, which is
 never rejected. Limits may differ by language (`by_language`).
 """
 
@@ -10,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..plugins.rules import Limit, Rule
 from ..scoring import UNSPACED_CHARACTER, agreement
-from ..settings import StageSettings, Threshold
-from ..settings.base import WORDS
-from . import ScoredTranscript
+from . import WORDS, Limit, Rule, ScoredTranscript, StageSettings, Threshold
 
 COLUMNS = {
     "agreement": ("1", "1 − mean rate of errors between two recognisers, over all pairs"),
@@ -39,7 +35,8 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
         return dict.fromkeys(COLUMNS)
     pairs = agreement.rates([text for _, text in heard.hypotheses], heard.language)
     wer, cer = (sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1))
-    side = int(_unspaced("".join(normalised for _, normalised in heard.hypotheses)))
+    whole = "".join(normalised for _, normalised in heard.hypotheses)
+    side = int(2 * len(UNSPACED_CHARACTER.findall(whole)) > sum(map(str.isalpha, whole)))
     return {
         "agreement": 1.0 - (wer, cer)[side],
         "agreement_wer": wer,
@@ -47,12 +44,6 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
         "agreement_worst": max(pair[side] for pair in pairs),
         "agreement_votes": agreement.rover([text for text, _ in heard.hypotheses]).confidence,
     }
-
-
-def _unspaced(text: str) -> bool:
-    """Whether most letters are of scripts without spaces."""
-    letters = [character for character in text if character.isalpha()]
-    return 2 * len(UNSPACED_CHARACTER.findall(text)) > len(letters)
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

@@ -20,10 +20,8 @@ import pyarrow.compute as pc
 
 from ..base.arrays import Float64s, Int64s, UInt64s
 from ..base.json_types import JsonObject
-from ..plugins.contracts.corpuswide import Rows
-from ..plugins.rules import Rejection, Rule
 from ..scoring import said
-from ..settings import StageSettings, Threshold
+from . import Rejection, Rows, StageSettings, Threshold
 
 LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")
 
@@ -34,11 +32,6 @@ class Settings(StageSettings):
     )
     width: float = Threshold(1.5, "Interquartile ranges beyond a quartile.", ge=0)
     min_group: int = Threshold(20, "Smaller groups have no bounds; 1 is Emilia's.", ge=1)
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """No rule on a single text: `reject` compares all."""
-    return ()
 
 
 def characters(text: str | None, language: str | None = None) -> int:
@@ -81,7 +74,10 @@ def reject(
     quartiles_of: dict[str, list[float]] = dict(frozen) if stay else {}
     fresh: dict[str, list[float]] = {}
     outside = list[tuple[Int64s, float, float]]()  # rows, and the bounds that they break
-    for members in _runs(group, np.flatnonzero(~np.isnan(ratio))):
+    judged = np.flatnonzero(~np.isnan(ratio))
+    judged = judged[np.argsort(group[judged], kind="stable")]
+    edges = np.flatnonzero(np.diff(group[judged])) + 1
+    for members in np.split(judged, edges) if len(judged) else ():
         name = names.get(int(group[members[0]]), "")
         pair = quartiles_of.get(name)
         if pair is None:
@@ -105,14 +101,6 @@ def _groups(table: pa.Table, names: dict[int, str]) -> UInt64s:
     names.update(zip(hashes.tolist(), names_of, strict=True))
     codes: UInt64s = hashes[coded.indices.to_numpy()]
     return codes
-
-
-def _runs(group: UInt64s, rows: Int64s) -> Iterator[Int64s]:
-    """Rows by their groups."""
-    rows = rows[np.argsort(group[rows], kind="stable")]
-    edges = np.flatnonzero(np.diff(group[rows])) + 1
-    if len(rows):
-        yield from np.split(rows, edges)
 
 
 def _rejections(

@@ -2,27 +2,23 @@
 
 Letters count, punctuation and spaces do not; figures count as their words (`tasks.scoring.said`).
 Scripts whose characters are syllables (Han, kana, Hangul) have a column and limits of their own; in
-the others a syllable takes about three letters.
-
-The limits are wide. Languages are spoken with 5 to 8 syllables a second (Coupé et al. 2019,
-doi 10.1126/sciadv.aaw2594), fast speakers reach 10, or 30 letters; kana are morae, up to 12. A rate
-below the minimum is a text over silence or music. Shorter clips count as one second, since a clip
-of one short word may be cut tightly. The text of a reference is judged only if a recogniser ran,
-which may confirm it.
+the others a syllable takes about three letters. Languages are spoken with 5 to 8 syllables a second
+(Coupé et al. 2019, doi 10.1126/sciadv.aaw2594), fast speakers reach 10, or 30 letters; kana are
+morae, up to 12. Shorter clips count as one second. The text of a reference is judged only if a
+recogniser ran, which may confirm it.
 """
 
 from __future__ import annotations
 
 import re
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption, ScoredTranscript
+from . import Exemption, ScoredTranscript, Threshold
 
 COLUMNS = {
     "char_rate_alphabetic": ("1/s", "letters a second; null for texts in syllabic scripts"),
     "char_rate_syllabic": ("1/s", "Han, kana or Hangul characters a second; null for others"),
 }
+REASONS = dict.fromkeys(COLUMNS, ("too_slow", "too_fast"))
 LEAST_SECONDS = 1.0
 LETTERS = 3.0  # per syllable
 _SYLLABIC = re.compile(
@@ -55,12 +51,3 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
     else:
         rates["char_rate_alphabetic"] = (letters + LETTERS * syllables) / seconds
     return rates
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    s = settings
-    rest = "too_slow", "too_fast", s.confirmed
-    return (
-        Limit("char_rate_alphabetic", s.min_alphabetic, s.max_alphabetic, *rest),
-        Limit("char_rate_syllabic", s.min_syllabic, s.max_syllabic, *rest),
-    )

@@ -7,9 +7,7 @@ reference. The detail of a text with a hole says where in the clip it begins.
 
 from __future__ import annotations
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption
+from . import Exemption, Limit, Rule, Threshold
 
 
 class Settings(Exemption):

@@ -6,9 +6,7 @@ Bytes of UTF-8 over bytes of its zlib stream. Whisper takes more than 2.4 for a 
 
 from __future__ import annotations
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption
+from . import Exemption, Limit, Rule, Threshold
 
 
 class Settings(Exemption):

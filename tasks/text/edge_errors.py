@@ -1,26 +1,23 @@
 """Drops utterances whose text begins or ends elsewhere than their audio: a bad cut.
 
 Reference and hypothesis are aligned with the fewest edits. The difference of their word counts
-before the first word that both have, and after the last, is what is missing or extra at that edge;
-a misheard word counts as neither. Characters are words if a script has no spaces. Null without a
-reference, and if the two have no word in common: `error_rate` judges that.
-
-Not among the defaults: small recognisers also leave out a short first word of a good clip.
+before the first word that both have, and after the last, is what is missing or extra at that edge.
+Characters are words if a script has no spaces. Null without a reference, and if the two have no
+word in common. Not among the defaults: small recognisers also leave out a short first word.
 """
 
 from __future__ import annotations
 
 from rapidfuzz.distance import Levenshtein
 
-from ..plugins.rules import Limit, Rule
 from ..scoring import spoken, words
-from ..settings import StageSettings, Threshold
-from . import ScoredTranscript
+from . import ScoredTranscript, StageSettings, Threshold
 
 COLUMNS = {
     "edge_errors_first": ("words", "missing or extra before the first word that was heard right"),
     "edge_errors_last": ("words", "missing or extra after the last word that was heard right"),
 }
+REASONS = {"edge_errors_first": ("", "first_word"), "edge_errors_last": ("", "last_word")}
 
 
 class Settings(StageSettings):
@@ -42,10 +39,3 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
         "edge_errors_first": float(abs(first.src_start - first.dest_start)),
         "edge_errors_last": float(abs(after)),
     }
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (
-        Limit("edge_errors_first", max=settings.max_first, high="first_word"),
-        Limit("edge_errors_last", max=settings.max_last, high="last_word"),
-    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..plugins.rules import Limit, Rule
-from ..settings import StageSettings, Threshold
+from . import Limit, Rule, StageSettings, Threshold
 
 
 class Settings(StageSettings):

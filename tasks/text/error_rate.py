@@ -1,10 +1,8 @@
 """Drops utterances whose reference is not the text that was spoken.
 
-The character error rate distinguishes an unrelated text from a badly recognised one: a misheard
-word keeps most of its letters. Two unrelated English sentences differ in 0.7 and more of their
-characters, in scripts without spaces in nearly all, so each kind has its column and limit.
-`max_wer` is for users who want good agreement rather than no mix-up: words, or characters where a
-script has no spaces.
+The character error rate distinguishes an unrelated text from a badly recognised one. Two unrelated
+English sentences differ in 0.7 and more of their characters, in scripts without spaces in nearly
+all, so each kind has its column and limit. `max_wer` is for users who want good agreement.
 
 Nothing is judged without a reference; nor, except by `max_wer`, with the recogniser `fake` or a
 reference so short (one word, or four characters without spaces) that one misheard word is all of
@@ -13,16 +11,13 @@ it.
 
 from __future__ import annotations
 
-from ..plugins.rules import Limit, Rule
 from ..scoring import UNSPACED_CHARACTER, said
-from ..settings import StageSettings, Threshold
-from . import ScoredTranscript, words
+from . import Limit, Rule, ScoredTranscript, StageSettings, Threshold, words
 
 COLUMNS = {
     "error_rate_spaced": ("1", "CER against a reference in a script with spaces"),
     "error_rate_unspaced": ("1", "CER against a reference in a script without spaces"),
 }
-REASON = "high_error_rate"
 LEAST_WORDS = {"spaced": 2, "unspaced": 5}
 
 
@@ -52,8 +47,9 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
+    reason = "high_error_rate"
     return (
-        Limit("error_rate_spaced", max=settings.max_spaced, high=REASON, detail="CER"),
-        Limit("error_rate_unspaced", max=settings.max_unspaced, high=REASON, detail="CER"),
-        Limit("wer", max=settings.max_wer, high=REASON, detail="WER"),
+        Limit("error_rate_spaced", max=settings.max_spaced, high=reason, detail="CER"),
+        Limit("error_rate_unspaced", max=settings.max_unspaced, high=reason, detail="CER"),
+        Limit("wer", max=settings.max_wer, high=reason, detail="WER"),
     )

@@ -3,33 +3,25 @@
     expected_wer = 1 / (1 + exp(-(A + B l + C l / (n + 1))))        l: avg_logprob, n: words
 
 A logistic regression of the share of wrong words (of characters, where a script has no spaces)
-on the mean log-probability of the tokens, whose weight grows with the length of the text: the few
-tokens of a short one are often unlikely and right. Fitted to 368 texts of Whisper base from 15
-sources in English, German, Spanish and Mandarin, as recorded and made worse; C was then raised (it
-was 3), because nearly all clips of a source with texts of three words were dropped. On 172 texts of
-11 sources, each with its language detected and stated, made worse in other ways
+on the mean log-probability of the tokens, whose weight grows with the length of the text. Fitted to
+368 texts of Whisper base in English, German, Spanish and Mandarin; C was then raised (it was 3),
+because nearly all clips of a source with texts of three words were dropped. On 172 other texts
 (`tests/bench/transcribe.py`, part calibration):
 
     expected   < 0.05   0.05-0.1   0.1-0.15   0.15-0.2   0.2-0.25   0.25-0.3   0.3-0.5   more
     wrong      0.06     0.07       0.16       0.20       0.35       0.37       0.44      0.52
 
-The default limit drops half of the texts of three words and more with more than 30 % of words wrong
-that the other rules keep (26.5 % of what is kept, then 16 %), 3 of 91 right ones, and none of 38
-right ones of clean speech. Steeper fits to these texts drop two thirds, and long clips of clean
-speech with a tenth of words wrong. The probabilities of single words, the pace and the probability
-of no speech find no more. Texts of fewer words than LEAST have no estimate: of single digits half
-are wrong, and the scores do not tell which. Scores of recognisers other than Whisper have other
-scales: without its compression ratio there is no estimate. Where the source has a text, the real
-rate is known, and `error_rate` judges it.
+The default limit drops half of the texts with more than 30 % of words wrong that the other rules
+keep, and 3 of 91 right ones. Texts of fewer words than LEAST, and scores of recognisers other than
+Whisper (without its compression ratio), have no estimate. Where the source has a text, `error_rate`
+judges it.
 """
 
 from __future__ import annotations
 
 from math import exp
 
-from ..plugins.rules import Limit, Rule, Within
-from ..settings import StageSettings, Threshold
-from . import ScoredTranscript, words
+from . import Limit, Rule, ScoredTranscript, StageSettings, Threshold, Within
 
 COLUMNS = {
     "expected_wer": ("1", "share of words that are probably wrong, by the recogniser's scores")
@@ -45,7 +37,7 @@ class Settings(StageSettings):
 
 
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
-    count = len(words(heard.hypothesis or ""))
+    count = len(heard.heard_words)
     by_whisper = (heard.compression_ratio or -1) >= 0
     if heard.avg_logprob is None or not by_whisper or count < LEAST:
         return {"expected_wer": None}

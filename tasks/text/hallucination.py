@@ -1,9 +1,9 @@
 """Drops texts that recognisers are known to invent without speech: credits of subtitles, thanks.
 
 Credits ("subtitles by the amara.org community") count as the whole text or as its end, "thanks for
-watching" only as the whole text. "Thank you", which people also say alone, counts if it would be
-spoken very slowly and the recogniser was not sure. A repeated phrase counts like a single one.
-Texts of references are not judged. The phrases are in `hallucinations.txt`.
+watching" only as the whole text; "thank you" if it would be spoken very slowly and the recogniser
+was not sure. A repeated phrase counts like a single one. Texts of references are not judged. The
+phrases are in `hallucinations.txt`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption, ScoredTranscript, sure, words
+from . import Exemption, Limit, Rule, ScoredTranscript, Threshold, sure, words
 
 COLUMNS = {
     "hallucination_credits": ("1", "1 where the text is a credit or ends with one, else 0"),

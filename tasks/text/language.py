@@ -1,15 +1,12 @@
 """Drops utterances in another language than wanted, or whose language is a guess.
 
-The clips of a recording vote on its language (`tasks/shard_store/language_vote.py`): a clip in the
-elected language has at least the probability of the vote.
-
-Whisper base gives music and noise no language with more than 0.6. Short, plain sentences may stay
-below that though every word is right, so a text that the recogniser is sure of is kept. A language
-stated by the source has no probability. It is contradicted only if the recogniser is nearly certain
-of another language and unsure of its text in the stated one. Nothing is rejected if a reference
-confirms the text. If a source states no language, its languages are inferred from all its clips
-(`SourceLanguages`), and a clip whose language is unlikely among them is dropped when a version is
-packaged, however sure its text is. Published clips stay.
+The clips of a recording vote on its language (`tasks/shard_store/language_vote.py`). Whisper base
+gives music and noise no language with more than 0.6. Short, plain sentences may stay below that, so
+a text that the recogniser is sure of is kept. A language stated by the source is contradicted only
+if the recogniser is nearly certain of another one and unsure of its text in the stated one. Nothing
+is rejected if a reference confirms the text. If a source states no language, its languages are
+inferred from all its clips (`SourceLanguages`), and a clip whose language is unlikely among them is
+dropped when a version is packaged, however sure its text is. Published clips stay.
 """
 
 from __future__ import annotations
@@ -24,11 +21,7 @@ from pydantic import field_validator
 
 from ..base.arrays import Bools, Float32s, Float64s, Int32s, Int64s
 from ..base.json_types import JsonObject
-from ..plugins.contracts.corpuswide import Rows
-from ..plugins.rules import Allowed, Limit, Rejection, Rule
-from ..settings import Threshold
-from ..settings.base import WORDS
-from . import Exemption, sure
+from . import WORDS, Allowed, Exemption, Limit, Rejection, Rows, Rule, Threshold, sure
 
 BY_EAR = True
 
@@ -97,13 +90,8 @@ def reject(
     probability, against = heard.judged()
     unlikely = np.flatnonzero(heard.kept & (probability < settings.min_in_source))
     unlikely = unlikely[~rows.published(unlikely)]
-    return _rejections(heard, unlikely, probability, against, settings.min_in_source), None
 
-
-def _rejections(
-    heard: SourceLanguages, rows: Int64s, probability: Float64s, against: Int32s, least: float
-) -> Iterator[tuple[int, Rejection]]:
-    for row in rows.tolist():
+    def rejection(row: int) -> Rejection:
         language = heard.pairs[heard.pair[row]][1]
         reason, detail = "language_uncertain", language
         if probability[row] < heard.probability[row]:
@@ -111,7 +99,9 @@ def _rejections(
             reason = "language_unlikely" if other >= 0 else "language_unknown"
             rather = heard.pairs[other][1] if other >= 0 else "none that is known"
             detail = f"{language}, in this source rather {rather}"
-        yield row, Rejection(reason, float(probability[row]), least, detail)
+        return Rejection(reason, float(probability[row]), settings.min_in_source, detail)
+
+    return ((row, rejection(row)) for row in unlikely.tolist()), None
 
 
 # The languages of a source, as a mixture by which its doubtful clips are judged.
@@ -122,18 +112,13 @@ def _rejections(
 #
 #     odds = p / (1 - p) * (seconds in its language + PRIOR_S) / (seconds in the other + PRIOR_S)
 #
-# without the clip itself, so a clip that is alone is judged by its own probability. Languages of
-# equal shares cast no doubt on each other; a hundred clips in one language cast doubt on a single
-# clip in another.
-#
-# Where others speak against it, its own odds count in proportion to its length, and its text
-# counts, too: a sure one offsets some of the doubt, an unsure one adds to it. A text alone never
-# makes a language likelier.
+# without the clip itself. Where others speak against it, its own odds count in proportion to its
+# length, and its text counts, too: a sure one offsets some of the doubt, an unsure one adds to it.
 #
 # The other may be none: an unknown language is detected as another one each time, and noise as any,
 # with little certainty. So uncertain seconds are one more component, if both the source's other
-# clips and those in the clip's language are doubtful. Whisper may also detect such audio as Latin,
-# with certainty: a clip in Latin gets all the doubt that this component allows, unless most of its
+# clips and those in the clip's language are doubtful. A clip in Latin, as which Whisper may detect
+# such audio with certainty, gets all the doubt that this component allows, unless most of its
 # source is certain to be Latin.
 
 ASKED = ("dataset", "language", "language_probability", "avg_logprob", "seconds", "kept")
@@ -211,7 +196,13 @@ class SourceLanguages:
         in_sources = np.zeros((2, len(sources)), np.int64)
         np.add.at(in_sources[0], source_of, certain)
         np.add.at(in_sources[1], source_of, length)
-        first, second = _largest_two(certain, source_of, len(sources))
+        first, second = np.full((2, len(sources)), -1, np.int64)  # the likeliest pairs, -1: none
+        for pair in np.argsort(-certain, kind="stable").tolist():
+            source = source_of[pair]
+            if first[source] < 0:
+                first[source] = pair
+            elif second[source] < 0:
+                second[source] = pair
         catch_all = np.array([language in CATCH_ALL for _, language in self.pairs], np.bool_)
         return _Sums(
             source_of, certain, length, in_sources[0], in_sources[1], first, second, catch_all
@@ -280,15 +271,3 @@ def _numbered(
     yield sure.to_numpy().astype(np.float32)
     yield np.rint(table["seconds"].to_numpy() * share).astype(np.int64)
     yield table["kept"].to_numpy()
-
-
-def _largest_two(weights: Int64s, source_of: Int64s, sources: int) -> tuple[Int64s, Int64s]:
-    """The pairs of most and of second most weight in each source, -1 for none."""
-    first, second = np.full(sources, -1, np.int64), np.full(sources, -1, np.int64)
-    for pair in np.argsort(-weights, kind="stable").tolist():
-        source = source_of[pair]
-        if first[source] < 0:
-            first[source] = pair
-        elif second[source] < 0:
-            second[source] = pair
-    return first, second

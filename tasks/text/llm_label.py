@@ -25,12 +25,10 @@ from ..base.errors import ConfigError, shortened
 from ..base.json_types import JsonObject
 from ..plugins.annotation_kinds import Label
 from ..plugins.contracts.text import Answer, Question, ScoredTranscript
-from ..plugins.rules import Allowed, Limit, Rule
 from ..plugins.served import chat, client
 from ..plugins.served.client import Body, Client, Failed, Server, Service
-from ..settings import StageSettings, Threshold
-from ..settings.base import WORDS
-from ..settings.servers import ChatServer, ChatSettings
+from ..settings.transcribe import ChatServer, ChatSettings
+from . import WORDS, Allowed, Limit, Rule, StageSettings, Threshold
 
 VERSION = 1  # raise it when other answers are accepted
 WHERE = "transcribe.verdicts.llm_label"
@@ -155,15 +153,11 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
 
 
 def questions(settings: Settings) -> tuple[Question, ...]:
+    asked = settings.temperature, settings.constrained
     return tuple(
         Question(
             _key(name, number),
-            json.dumps(
-                [
-                    *(server.model, settings.temperature, settings.constrained),
-                    _instruction(settings, name),
-                ]
-            ),
+            json.dumps([server.model, *asked, _instruction(settings, name)]),
             settings.audio,
         )
         for number, (server, _) in enumerate(_servers(settings))
@@ -279,15 +273,13 @@ def _plain(answer: str) -> str:
 
 
 def measure(heard: ScoredTranscript, settings: Settings) -> Mapping[str, float | str | None]:
-    labels = {f"llm_label_{name}": heard.answers.get(name) for name in settings.questions}
-    return {**labels, AGREEMENT: _agreement(heard.answers, settings)}
-
-
-def _agreement(answers: Mapping[str, str | None], settings: Settings) -> float | None:
-    """The share of equal answers where both models answered; None until all are asked."""
+    answers = heard.answers
+    agreement: float | None = None
+    labels = {f"llm_label_{name}": answers.get(name) for name in settings.questions}
     asked = [(name, _key(name, 1)) for name in settings.questions]
-    if not all(name in answers and second in answers for name, second in asked):
-        return None
-    pairs = [(answers[name], answers[second]) for name, second in asked]
-    answered = [pair for pair in pairs if None not in pair]
-    return sum(one == other for one, other in answered) / len(answered) if answered else None
+    if all(name in answers and second in answers for name, second in asked):  # else not all yet
+        pairs = [(answers[name], answers[second]) for name, second in asked]
+        answered = [pair for pair in pairs if None not in pair]
+        if answered:
+            agreement = sum(one == other for one, other in answered) / len(answered)
+    return {**labels, AGREEMENT: agreement}

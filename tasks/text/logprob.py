@@ -6,9 +6,7 @@ Mean log-probability of a token, in nats. Whisper decodes a window again if it i
 
 from __future__ import annotations
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption
+from . import Exemption, Limit, Rule, Threshold
 
 
 class Settings(Exemption):

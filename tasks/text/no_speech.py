@@ -9,9 +9,7 @@ or more with less detected speech than `min_recording_speech`, unless the source
 
 from __future__ import annotations
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption, sure
+from . import Exemption, Limit, Rule, Threshold, sure
 
 
 class Settings(Exemption):

@@ -3,10 +3,10 @@
     It's 5 o'clock, Anna!     ɪts fˈaɪv əklˈɑːk, ˈænə!
 
 Stress and punctuation stay, as StyleTTS2 and Kokoro want them. The voice is the one of the clip's
-language, of which espeak-ng has more than 100; of English it is American. Words that it reads in
-another language are marked in no way. Chinese comes with numbers for tones, and Japanese only where
-it is written in kana. A clip has no phonemes if espeak-ng does not speak its language, or if `pii`
-hides a word of its text; without `required`, such a clip stays, and lists have its text.
+language; of English it is American. Words that it reads in another language are marked in no way.
+Chinese comes with numbers for tones, and Japanese only where it is written in kana. A clip has no
+phonemes if espeak-ng does not speak its language, or if `pii` hides a word of its text; without
+`required`, such a clip stays, and lists have its text.
 
 The library runs in a process of its own, 0.4 ms a sentence. Needs
 `pip install 'uttermill[phonemes]'`.
@@ -29,10 +29,7 @@ from threading import Lock
 from ..base import environment
 from ..base.errors import ConfigError
 from ..plugins.annotation_kinds import Text
-from ..plugins.rules import Limit, Rule
-from ..settings import StageSettings, Threshold
-from ..settings.base import WORDS
-from . import ScoredTranscript
+from . import WORDS, Limit, Rule, ScoredTranscript, StageSettings, Threshold
 
 LIBRARY = "espeakng-loader"
 COLUMNS = {"phonemes_unknown": ("1", "1: espeak-ng does not speak the language of the text")}
@@ -110,14 +107,13 @@ def _phonemes(text: str, voices: tuple[str, ...], stress: bool, punctuation: boo
     spoken = _child().transcribed(voices, words) if words else []
     if spoken is None:
         return None
-    ipa = iter(spoken)
-    formed = [
-        (" ".join(_SWITCH.sub("", next(ipa)).split()) if piece.strip() else "")
-        if number % 2 == 0
-        else (piece if punctuation else " ")
-        for number, piece in enumerate(pieces)
-    ]
-    whole = " ".join("".join(formed).split())
+    ipa, whole = iter(spoken), ""
+    for number, piece in enumerate(pieces):
+        if number % 2:
+            whole += piece if punctuation else " "
+        elif piece.strip():
+            whole += " ".join(_SWITCH.sub("", next(ipa)).split())
+    whole = " ".join(whole.split())
     return whole if stress else whole.translate(_STRESS)
 
 

@@ -2,25 +2,22 @@
 
 Written and spoken forms ("john dot smith at gmail dot com", "four one five …"), in the languages
 for which CLDR has words for numbers. `action: mask` writes `<PHONE>` in its place into all texts
-that are published or shown: text, hypothesis, normalised text and words with their times; `drop`
-drops the clip. With `mute`, the audio of these words is silence, where the recogniser gives times
-of words (`word_timestamps`); the clip keeps its length, and the column `muted` says where.
-Checkpoints in OUT (`manifests`, `audio`) keep the original.
+that are published or shown; `drop` drops the clip. With `mute`, the audio of these words is
+silence, where the recogniser gives times of words (`word_timestamps`); the column `muted` says
+where. Checkpoints in OUT (`manifests`, `audio`) keep the original.
 
-`python -m tests.bench.pii` measures what it misses: names and street addresses always. Needs
-`pip install 'uttermill[pii]'`. Not among the defaults.
+`python -m tests.bench.pii` measures what it misses: names and street addresses always. Needs `pip
+install 'uttermill[pii]'`. Not among the defaults.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
 from ..plugins.contracts.text import Hidden
-from ..plugins.rules import Limit, Rule
-from ..settings import StageSettings, Threshold
-from ..settings.base import WORDS
-from . import ScoredTranscript, _personal_data
+from . import WORDS, Limit, Rule, ScoredTranscript, StageSettings, Threshold, _personal_data
 
 Kind = Literal["email", "account", "id", "card", "phone"]
 COLUMNS = {
@@ -58,8 +55,11 @@ class Settings(StageSettings):
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     texts = {heard.text, heard.hypothesis or "", heard.reference or ""}
     texts |= {text for text, _ in heard.hypotheses}
-    counts = [_counts(text, heard.language, settings) for text in sorted(texts)]
-    most = {f"pii_{kind}": max(count[kind] for count in counts) for kind in _personal_data.KINDS}
+    counts = [Counter(hit.kind for hit in _personal_data.hits(t, heard.language)) for t in texts]
+    most = {
+        f"pii_{kind}": max(count[kind] for count in counts) if kind in settings.kinds else 0
+        for kind in _personal_data.KINDS
+    }
     count = sum(most.values())
     untimed = None
     if settings.mute:
@@ -67,13 +67,6 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
         untimed = float(max(count - len(hide(timed, heard.language, settings, count > 0)), 0))
     numbers = {name: float(number) for name, number in most.items()}
     return {"pii": float(count), **numbers, "pii_untimed": untimed}
-
-
-def _counts(text: str, language: str | None, settings: Settings) -> dict[str, int]:
-    kinds: list[str] = [
-        hit.kind for hit in _personal_data.hits(text, language) if hit.kind in settings.kinds
-    ]
-    return {kind: kinds.count(kind) for kind in _personal_data.KINDS}
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

@@ -1,16 +1,13 @@
 """Drops utterances whose source's text is not what is said, by how its words fit the sound.
 
 For `transcribe.reference_words`: each word of the text has a probability from the model that aligns
-it. An utterance without a source's text, or whose text was not aligned, has none and is never
-rejected. Each model has a scale of its own: look at the report's chart of the column before you
-choose a limit.
+it, on a scale of its own: look at the report's chart before you choose a limit. An utterance
+without a source's text, or whose text was not aligned, is never rejected.
 """
 
 from __future__ import annotations
 
-from ..plugins.rules import Limit, Rule
-from ..settings import StageSettings, Threshold
-from . import ScoredTranscript
+from . import ScoredTranscript, StageSettings, Threshold
 
 DOUBTFUL = 0.1
 COLUMNS = {
@@ -18,6 +15,7 @@ COLUMNS = {
     "reference_confidence_word": ("1", "probability of the least sure word of the source's text"),
     "reference_confidence_doubtful": ("1", "share of its words whose probability is below 0.1"),
 }
+REASONS = dict.fromkeys(COLUMNS, ("reference_not_said", "reference_not_said"))
 ALIGNED = True
 
 
@@ -38,12 +36,3 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
         "reference_confidence_word": min(sure),
         "reference_confidence_doubtful": sum(one < DOUBTFUL for one in sure) / len(sure),
     }
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    reason = "reference_not_said"
-    return (
-        Limit("reference_confidence", min=settings.min, low=reason),
-        Limit("reference_confidence_word", min=settings.min_word, low=reason),
-        Limit("reference_confidence_doubtful", max=settings.max_doubtful, high=reason),
-    )

@@ -1,11 +1,8 @@
 """Drops references that look like a machine's, or like captions that were read badly.
 
-A source's text in capitals alone, or with neither capitals nor punctuation, is often a machine's
-transcript, or stripped for one. One that says three words or more twice in a row is often made of
-captions that show each line twice. OLMoASR (Ngo et al. 2025, arXiv 2508.20869) found such rules
-useful for captions of the web. `language_agrees` compares the language of the text with the one
-that is spoken.
-
+A source's text in capitals alone, or with neither capitals nor punctuation, is often a machine's.
+One that says three words or more twice in a row is often made of captions that show each line
+twice. OLMoASR (Ngo et al. 2025, arXiv 2508.20869) found such rules useful for captions of the web.
 Not among the defaults: texts of whole corpora, such as LibriSpeech, are in capitals on purpose.
 """
 
@@ -14,9 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..plugins.rules import Limit, Rule
-from ..settings import StageSettings, Threshold
-from . import ScoredTranscript, words
+from . import ScoredTranscript, StageSettings, Threshold, words
 
 COLUMNS = {
     "reference_suspect_capitals": (
@@ -25,6 +20,7 @@ COLUMNS = {
     ),
     "reference_suspect_repeated": ("1", "share of its words in phrases said twice in a row"),
 }
+REASONS = dict.fromkeys(COLUMNS, ("reference_suspect", "reference_suspect"))
 LEAST_LETTERS = 40  # fewer may be a part of a sentence, or an abbreviation
 _MARKS = re.compile(r"[.,;:!?…]")
 LEAST_WORDS, MOST_WORDS = 3, 60  # of a phrase that is said twice
@@ -71,11 +67,3 @@ def said_twice(spoken: Sequence[str]) -> int:
         count += 2 * length
         start += max(2 * length, 1)
     return count
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    low, high, reason = settings.min_capitals, settings.max_capitals, "reference_suspect"
-    return (
-        Limit("reference_suspect_capitals", min=low, max=high, low=reason, high=reason),
-        Limit("reference_suspect_repeated", max=settings.max_repeated, high=reason),
-    )

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ..base.arrays import Bools, Float64s, Int64s
+from ..base.arrays import Int64s
 from ..base.json_types import JsonObject
-from ..plugins.contracts.corpuswide import Rows
-from ..plugins.rules import Rejection, Rule
 from ..scoring import near_texts
-from ..settings import StageSettings, Threshold
+from . import Rejection, Rows, StageSettings, Threshold
 
 COMPARES = True
 US = 1_000_000  # µs in a second
@@ -28,11 +26,6 @@ class Settings(StageSettings):
         None, "Most audio with one text, s; the first clip always stays.", ge=0
     )
     near: bool = Threshold(True, "Whether near-equal texts count as one.")
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """No rule on a single text: `reject` compares all."""
-    return ()
 
 
 def reject(
@@ -63,17 +56,13 @@ def _rejections(
     times = np.arange(len(rows)) - np.repeat(starts, sizes) + 1
     total = np.cumsum(length)
     seconds = (total - np.repeat(total[starts] - length[starts], sizes)) / US
-    yield from _beyond(rows, times, settings.max_times, times > 0, "clip")
-    if settings.max_seconds is not None:
-        stays = (times > 1) & (settings.max_times is None or times <= settings.max_times)
-        yield from _beyond(rows, seconds, settings.max_seconds, stays, "second")
-
-
-def _beyond(
-    rows: Int64s, values: Int64s | Float64s, most: float | None, among: Bools, unit: str
-) -> Iterator[tuple[int, Rejection]]:
-    if most is None:
-        return
-    over = among & (values > most)
-    for row, value in zip(rows[over].tolist(), values[over].tolist(), strict=True):
-        yield row, Rejection("repeated_text", float(value), float(most), f"{unit}s with its text")
+    stays = (times > 1) & (times <= (np.inf if settings.max_times is None else settings.max_times))
+    for values, most, among, unit in (
+        (times, settings.max_times, times > 0, "clips"),
+        (seconds, settings.max_seconds, stays, "seconds"),
+    ):
+        if most is not None:
+            over = among & (values > most)
+            for row, value in zip(rows[over].tolist(), values[over].tolist(), strict=True):
+                detail = f"{unit} with its text"
+                yield row, Rejection("repeated_text", float(value), float(most), detail)

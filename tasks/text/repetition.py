@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption, ScoredTranscript
+from . import Exemption, ScoredTranscript, Threshold
 
 COLUMNS = {"repetition": ("1", "share of words in an n-gram said five times or more in a row")}
+REASONS = {"repetition": ("", "repetition")}
 LONGEST_NGRAM = 8
 TIMES = 5
 
@@ -39,7 +38,3 @@ def longest_loop(words: Sequence[str]) -> int:
             if same >= (TIMES - 1) * n:
                 longest = max(longest, same + n)
     return longest
-
-
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("repetition", max=settings.max, high="repetition", unless=settings.confirmed),)

@@ -20,10 +20,7 @@ from pydantic import model_validator
 from ..base.arrays import Float64s
 from ..base.json_types import JsonObject
 from ..plugins.annotation_kinds import Label
-from ..plugins.contracts.corpuswide import Rows
-from ..plugins.rules import Rejection, Rule
-from ..settings import StageSettings, Threshold
-from ..settings.base import WORDS
+from . import WORDS, Rejection, Rows, StageSettings, Threshold
 
 STEPS = ("very_low", "low", "middle", "high", "very_high")
 QUANTILES = (10, 30, 70, 90)  # %
@@ -94,11 +91,6 @@ def _columns(settings: Settings) -> dict[str, tuple[str, ...]]:
     return {axis: settings.rate if axis == "rate" else named[axis] for axis in AXES}
 
 
-def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """No rule: it labels, and never drops."""
-    return ()
-
-
 def asks(settings: Settings) -> tuple[str, ...]:
     every = (column for columns in _columns(settings).values() for column in columns)
     return tuple(dict.fromkeys(every))  # one measure may serve two axes
@@ -166,12 +158,6 @@ def _steps(rows: pa.Table, axis: str, columns: Iterable[str], frozen: JsonObject
             if (edges := frozen.get(column, {}).get(group)) is None:
                 continue
             open_rows = mask & np.isfinite(values) & (places < 0)
-            places[open_rows] = _place(values[open_rows], edges)
+            steps = np.searchsorted(edges, values[open_rows], side="right")
+            places[open_rows] = steps if edges[0] < edges[-1] else 2  # where all clips are alike
     return [int(4 - p if axis in FALLING and p >= 0 else p) for p in places]
-
-
-def _place(values: Float64s, edges: list[float]) -> np.ndarray:
-    """The step of each value; the middle one where all clips are alike."""
-    if edges[0] == edges[-1]:
-        return np.full(len(values), 2)
-    return np.searchsorted(edges, values, side="right")

@@ -21,7 +21,7 @@ from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.settings.servers import LlmText
+from uttermill.tasks.settings.transcribe import LlmText
 from uttermill.tasks.shard_store import decision_log as reviews
 from uttermill.tasks.shard_store import manifest, recipe
 from uttermill.tasks.storage import versions

@@ -19,8 +19,7 @@ from uttermill.tasks import plugins
 from uttermill.tasks.base import schema, shelves
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins.annotation_kinds import Events, Label
-from uttermill.tasks.plugins.contracts import CONTRACTS
-from uttermill.tasks.plugins.contracts.members import filled, lacking, members, misspelt
+from uttermill.tasks.plugins.contracts import CONTRACTS, filled, lacking, members, misspelt
 from uttermill.tasks.plugins.rules import Limit
 from uttermill.tasks.publish.published_columns import LAYOUT_COLUMNS
 from uttermill.tasks.settings import StageSettings, Threshold, roles
@@ -256,7 +255,7 @@ def test_a_misspelt_member_is_named_before_the_run(
 def test_control_other_parameters_are_a_fault(shelf: str) -> None:
     use = shelves.names(shelf)[0]
     whole = plugins.module(shelf, use)
-    named = CONTRACTS[shelf].plugin.__abstractmethods__
+    named = {"verdict"} if shelf == "text" else CONTRACTS[shelf].plugin.__abstractmethods__
     member = next(name for name in named if isinstance(vars(whole)[name], FunctionType))
     broken = sys.modules[without(shelf, use, member)]
     setattr(broken, member, lambda clips: clips)

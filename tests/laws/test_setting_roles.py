@@ -19,7 +19,7 @@ from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
 from uttermill.tasks.settings import FilterSettings, Plugin, ResampleSettings
 from uttermill.tasks.settings import roles as marked
-from uttermill.tasks.settings.servers import ServerSettings
+from uttermill.tasks.settings.transcribe import ServerSettings
 from uttermill.tasks.shard_store import recipe
 
 RECIPE, THRESHOLD, TRANSIENT = "recipe", "threshold", "transient"

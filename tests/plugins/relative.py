@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from uttermill.tasks.api import Clip, Label, Rejection, StageSettings
 from uttermill.tasks.base.json_types import JsonObject
-from uttermill.tasks.plugins.contracts.corpuswide import Rows
+from uttermill.tasks.plugins.contracts.base import Rows
 
 VERSION = 1
 COLUMNS = {"relative": ("s", "length of the clip")}

@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers import corpus, corpus_speech
 from tests.helpers.fetched import CORPUS
+from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins import loading
 from uttermill.tasks.plugins.rules import judge
@@ -27,7 +28,8 @@ def agrees(text: str, language: str | None, wer: float | None = None) -> bool:
     settings = language_agrees.Settings()
     found = language_agrees.measure(ScoredTranscript(text, "asr", 3.0, language=language), settings)
     assert list(found) == list(language_agrees.COLUMNS)
-    return judge({**found, "wer": wer}, language_agrees.verdict(settings)) is None
+    rules = plugins.TEXT.load("language_agrees").verdict(settings)
+    return judge({**found, "wer": wer}, rules) is None
 
 
 @pytest.mark.parametrize("spoken", TEXTS)

@@ -58,8 +58,7 @@ def about(field: pa.Field) -> tuple[str, str]:
 
 
 def published(schema: pa.Schema) -> list[str]:
-    """The columns of a version's rows that `package.publish` names; formats with free fields write
-    them in addition to the fields that they require."""
+    """The columns of a version's rows that `package.publish` names."""
     return [field.name for field in schema if b"published" in (field.metadata or {})]
 
 

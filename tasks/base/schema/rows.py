@@ -240,53 +240,46 @@ class LabelledTurnRow(ClipTurnRow):
     labels: LabelPairs | None
 
 
-class TranscriptRow(TypedDict):
-    """One row an utterance that was heard. Items of the transcribe stage."""
+class HeardRow(TypedDict):
+    """What identifies a transcript."""
 
     transcript: Annotated[str, "recipe of the transcript"]
     audio: Annotated[str | None, "recipe of the PCM that was heard"]
-    raw_text: NotRequired[Annotated[str | None, "what the recogniser heard, as it gave it"]]
-    text: NotRequired[
-        Annotated[str | None, "the same clean: NFC, no control characters, single spaces"]
+
+
+class TranscriptRow(HeardRow, total=False):
+    """One row an utterance that was heard. Items of the transcribe stage."""
+
+    raw_text: Annotated[str | None, "what the recogniser heard, as it gave it"]
+    text: Annotated[str | None, "the same clean: NFC, no control characters, single spaces"]
+    normalised: Annotated[str | None, "the same as it is compared, by the rule of `scoring`"]
+    language: Language
+    language_probability: Annotated[float | None, "probability of that language; null when forced"]
+    avg_logprob: AvgLogprob
+    no_speech_probability: NoSpeechProbability
+    compression_ratio: CompressionRatio
+    detected_language: DetectedLanguage
+    detected_probability: DetectedProbability
+    speech_seconds: SpeechSeconds
+    speech_after_text: SpeechAfterText
+    speech_without_words: Annotated[
+        float | None, "most of it in one stretch that no word covers", "s"
     ]
-    normalised: NotRequired[
-        Annotated[str | None, "the same as it is compared, by the rule of `scoring`"]
+    speech_without_words_start: Annotated[
+        float | None, "where in the clip that stretch begins", "s"
     ]
-    language: NotRequired[Language]
-    language_probability: NotRequired[
-        Annotated[float | None, "probability of that language; null when forced"]
+    word_times: Annotated[list[WordRow] | None, "words of `raw_text`; null: not asked for", "s"]
+    reference: Annotated[str | None, "the source's text, clean, that errors were counted against"]
+    reference_normalised: Annotated[str | None, "the same as it is compared"]
+    words: Words
+    word_errors: Annotated[int | None, "substitutions, deletions and insertions of words"]
+    chars: Chars
+    char_errors: Annotated[int | None, "the same for characters"]
+    scoring: Annotated[
+        str | None, "version of the rules of comparison, and language that chose one"
     ]
-    avg_logprob: NotRequired[AvgLogprob]
-    no_speech_probability: NotRequired[NoSpeechProbability]
-    compression_ratio: NotRequired[CompressionRatio]
-    detected_language: NotRequired[DetectedLanguage]
-    detected_probability: NotRequired[DetectedProbability]
-    speech_seconds: NotRequired[SpeechSeconds]
-    speech_after_text: NotRequired[SpeechAfterText]
-    speech_without_words: NotRequired[
-        Annotated[float | None, "most of it in one stretch that no word covers", "s"]
-    ]
-    speech_without_words_start: NotRequired[
-        Annotated[float | None, "where in the clip that stretch begins", "s"]
-    ]
-    word_times: NotRequired[
-        Annotated[list[WordRow] | None, "words of `raw_text`; null: not asked for", "s"]
-    ]
-    reference: NotRequired[
-        Annotated[str | None, "the source's text, clean, that errors were counted against"]
-    ]
-    reference_normalised: NotRequired[Annotated[str | None, "the same as it is compared"]]
-    words: NotRequired[Words]
-    word_errors: NotRequired[
-        Annotated[int | None, "substitutions, deletions and insertions of words"]
-    ]
-    chars: NotRequired[Chars]
-    char_errors: NotRequired[Annotated[int | None, "the same for characters"]]
-    scoring: NotRequired[
-        Annotated[str | None, "version of the rules of comparison, and language that chose one"]
-    ]
-    error_code: NotRequired[ErrorCode]
-    error_detail: NotRequired[ErrorDetail]
+    error_code: ErrorCode
+    error_detail: ErrorDetail
 
 
 class LedgerRow(TypedDict):
@@ -379,72 +372,62 @@ class Published(NamedTuple):
     types: Mapping[str, pa.DataType]
 
 
-class ReferenceWordsRow(TypedDict):
-    reference_words: NotRequired[
-        Annotated[list[WordRow] | None, "words of the source's text; null: not aligned", "s"]
+class ReferenceWordsRow(TypedDict, total=False):
+    reference_words: Annotated[
+        list[WordRow] | None, "words of the source's text; null: not aligned", "s"
     ]
-    reference_confidence: NotRequired[
-        Annotated[float | None, "how well that text fits: mean probability of its words"]
+    reference_confidence: Annotated[
+        float | None, "how well that text fits: mean probability of its words"
     ]
 
 
-class AddedRow(TypedDict):
+class AddedRow(TypedDict, total=False):
     """Columns that some settings add to the utterances of a version."""
 
-    llm_text: NotRequired[
-        Annotated[
-            str | None,
-            "what became of a language model's punctuation: taken, or why the text stayed",
-        ]
+    llm_text: Annotated[
+        str | None,
+        "what became of a language model's punctuation: taken, or why the text stayed",
     ]
-    audio_is: NotRequired[
-        Annotated[str, "original or enhanced: which audio is packaged, whose hash is `sha256`"]
+    audio_is: Annotated[
+        str, "original or enhanced: which audio is packaged, whose hash is `sha256`"
     ]
-    muted: NotRequired[
-        Annotated[
-            str | None,
-            "samples of the clip that are silence in place of hidden words: first-end, …",
-        ]
+    muted: Annotated[
+        str | None,
+        "samples of the clip that are silence in place of hidden words: first-end, …",
     ]
-    sha256_enhanced: NotRequired[
-        Annotated[str | None, "hash of the enhanced clip's PCM, whose length and rate are the same"]
+    sha256_enhanced: Annotated[
+        str | None, "hash of the enhanced clip's PCM, whose length and rate are the same"
     ]
-    sha256_left: NotRequired[
-        Annotated[str | None, "hash of the PCM of the recording's channel 0 in the clip's time"]
+    sha256_left: Annotated[
+        str | None, "hash of the PCM of the recording's channel 0 in the clip's time"
     ]
-    sha256_right: NotRequired[Annotated[str | None, "the same of channel 1"]]
-    labels: NotRequired[
-        Annotated[LabelPairs | None, "what the source's `labels` keeps; null: none"]
-    ]
-    second_text: NotRequired[
-        Annotated[str | None, "the source's further text, such as a translation"]
-    ]
-    second_language: NotRequired[Annotated[str | None, "language of `second_text`"]]
-    turns: NotRequired[
-        Annotated[
-            list[ClipTurnRow] | None,
-            "who speaks when; `number`: of the person in its recording, as in speakers.parquet; "
-            "text and words as they were heard",
-            "s",
-        ]
+    sha256_right: Annotated[str | None, "the same of channel 1"]
+    labels: Annotated[LabelPairs | None, "what the source's `labels` keeps; null: none"]
+    second_text: Annotated[str | None, "the source's further text, such as a translation"]
+    second_language: Annotated[str | None, "language of `second_text`"]
+    turns: Annotated[
+        list[ClipTurnRow] | None,
+        "who speaks when; `number`: of the person in its recording, as in speakers.parquet; "
+        "text and words as they were heard",
+        "s",
     ]
 
 
-class ClipRow(UtteranceRow, ReferenceWordsRow, AddedRow):
+class ClipRow(UtteranceRow, ReferenceWordsRow, AddedRow, total=False):
     """A clip on its way into a version: also where its PCM is."""
 
-    work_shard: NotRequired[str | None]
-    blob: NotRequired[str | None]
-    blob_offset: NotRequired[int | None]
-    beside_blob: NotRequired[str | None]
-    beside_offset: NotRequired[int | None]
-    left_blob: NotRequired[str | None]
-    left_offset: NotRequired[int | None]
-    right_blob: NotRequired[str | None]
-    right_offset: NotRequired[int | None]
-    stored_sha256: NotRequired[str | None]
-    beside_sha256: NotRequired[str | None]
-    annotations: NotRequired[Published]  # of formats that hold them, where there are any
+    work_shard: str | None
+    blob: str | None
+    blob_offset: int | None
+    beside_blob: str | None
+    beside_offset: int | None
+    left_blob: str | None
+    left_offset: int | None
+    right_blob: str | None
+    right_offset: int | None
+    stored_sha256: str | None
+    beside_sha256: str | None
+    annotations: Published  # of formats that hold them, where there are any
 
 
 class SplitRow(TypedDict):

@@ -29,9 +29,8 @@ class SharedWindow:
 @dataclass(frozen=True)
 class SpeechClip:
     """One utterance for a recogniser: float32 [n] mono at the backend's RATE, and a forced
-    language. `window`: the window in which it is recognised, as number `place`; only if the
-    recogniser's `shared_seconds` is above 0. Its text must depend on that window alone, whichever
-    of its utterances are requested."""
+    language. `window`: where it is recognised, as number `place`; only if `shared_seconds` is above
+    0. Its text must depend on that window alone."""
 
     samples: Float32s
     language: str | None = None
@@ -48,9 +47,8 @@ class SpeechClip:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word with its time: seconds in the clip, 0 <= start <= end, and its probability; None:
-    unknown. The words of a clip joined are its text: each includes the space before it, in
-    languages with spaces."""
+    """A word with its time: seconds in the clip, 0 <= start <= end, and its probability. The words
+    of a clip joined are its text: each includes the space before it."""
 
     word: str
     start: float
@@ -62,9 +60,9 @@ class Word:
 class Transcript:
     """A recogniser's result. Probabilities in 0..1; `avg_logprob` in nats per token; None: unknown.
     `text` is None if no recogniser ran, `words` if no times were requested. `text_end`: end of the
-    last word, in seconds. `hole`: start of the longest stretch of speech that no word covers, and
-    seconds of speech in it, (0, 0) if there is none. `detected_language`: the recogniser's own
-    choice, which a forced language overrules. `error`: why this clip was refused."""
+    last word, s. `hole`: start of the longest stretch of speech that no word covers, and seconds of
+    speech in it. `detected_language`: the recogniser's own choice, which a forced language
+    overrules. `error`: why this clip was refused."""
 
     text: str | None
     language: str | None = None
@@ -82,10 +80,9 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """Facts about a recogniser. `languages`: ISO 639 codes; None: unknown. `longest`: most audio
-    that it takes at once, s; None: unlimited or unknown. `scores`: the columns of a transcript that
-    it fills, as far as known in advance. `licence`: of its weights, as their owner writes it; None:
-    unknown."""
+    """Facts about a recogniser. `languages`: ISO 639 codes; `longest`: most audio that it takes at
+    once, s; `scores`: the columns of a transcript that it fills, as far as known in advance;
+    `licence`: of its weights, as their owner writes it. None: unknown."""
 
     languages: tuple[str, ...] | None = None
     longest: float | None = None

@@ -1,8 +1,8 @@
 """Formats write a version's clips as files that training code reads.
 
 A version's clips are grouped into output shards of about `package.tar_hours`, numbered from 0 in
-each split. All formats have the same groups; one worker call writes one group in one format. Every
-path is relative to the version's folder, which is always local, and begins with `<format>/`.
+each split; all formats have the same groups. Every path is relative to the version's folder, which
+is always local, and begins with `<format>/`.
 """
 
 from __future__ import annotations
@@ -62,12 +62,8 @@ class OutputShard:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The folder of a version's files, and their known digests.
-
-    `write` records files in `hashes` while their bytes are in memory, so that they are never read
-    just for hashing. `check` finds the digests that `write` recorded; in `verify`, the published
-    ones.
-    """
+    """The folder of a version's files, and their known digests: `write` records files in `hashes`
+    while their bytes are in memory; `check` finds these, in `verify` the published ones."""
 
     home: Path
     hashes: Hashes = field(default_factory=dict)
@@ -85,10 +81,8 @@ class Output:
         self.hashes[path] = (hashlib.sha256(data).hexdigest(), len(data))
 
     def changed(self, path: str) -> list[str]:
-        """A fault if the file differs from its record; without a record, records it.
-
-        For files whose bytes do not follow from their rows alone, because a library encodes them.
-        """
+        """A fault if the file differs from its record; without one, records it. For files whose
+        bytes do not follow from their rows alone, because a library encodes them."""
         recorded, current = self.hashes.get(path), storage.hashed(self.home / path)
         self.hashes[path] = current
         return [] if recorded in (None, current) else [f"{path} is not what was written"]
@@ -134,40 +128,34 @@ class Format(VersionedPlugin):
     @abstractmethod
     def COLUMNS(self) -> tuple[str, ...]:
         """The columns that the names and bytes of its files depend on: of `utterances.parquet`, and
-        those that `derived` adds. If none of them has changed since the previous version, all files
-        of a shard are linked from it. With `sha256_enhanced`, it writes the enhanced clip beside
-        the original: `shard_store.blobs.beside` gives the enhanced clip's row."""
+        those that `derived` adds. If none has changed since the previous version, all files of a
+        shard are linked from it. With `sha256_enhanced`, it writes the enhanced clip beside the
+        original (`shard_store.blobs.beside`)."""
 
     @abstractmethod
     def files(
         self, split: str, number: int, rows: pa.Table, settings: PluginSettings
     ) -> Sequence[str]:
         """Every file of a shard, before anything is written. `rows` has the columns COLUMNS, in the
-        shard's order. The first file is the main one: no two shards share it, and that of the first
-        requested format becomes the column `shard`. No other shard or list may use any of these
-        paths."""
+        shard's order. The first file is the main one; that of the first requested format becomes
+        the column `shard`. No other shard or list may use any of these paths."""
 
     @abstractmethod
     def write(
         self, shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: PluginSettings
     ) -> None:
-        """Create the folders and write exactly these files. Equal rows must give equal bytes on any
-        machine at any time.
-
-        Rows also have `shard` and `offset`: the clip's place in the first requested format.
-        `pcm(row)` returns the clip, int16 [num_samples].
-        """
+        """Create the folders and write exactly these files; equal rows must give equal bytes. Rows
+        also have `shard` and `offset`: the clip's place in the first requested format. `pcm(row)`
+        returns the clip, int16 [num_samples]."""
 
     @abstractmethod
     def check(
         self, shard: OutputShard, rows: Rows, out: Output, settings: PluginSettings
     ) -> list[str]:
         """Read the files back (order, names, texts, decoded samples against `sha256`) and return
-        the faults as sentences; a damaged file may also make it raise anything.
-
-        Runs after `write`, and again in `uttermill verify`. Files that it does not compare with the
-        rows byte for byte, it compares with `out.hashes`.
-        """
+        the faults as sentences; a damaged file may also make it raise anything. Runs after `write`,
+        and in `uttermill verify`. Files that it does not compare with the rows byte for byte, it
+        compares with `out.hashes`."""
 
     @abstractmethod
     def finish(self, shards: Sequence[OutputShard], home: Path, settings: PluginSettings) -> None:
@@ -239,8 +227,6 @@ class Format(VersionedPlugin):
 
     def derived(self, rows: pa.Table, settings: PluginSettings) -> dict[str, pa.Array]:
         """Columns from ALL rows of the version, one value a row, such as a clip's position in its
-        recording. They are passed to `files`, `write` and `check`, and never published: `verify`
-        computes them again. So they must not depend on the order of the rows, nor on `shard`,
-        `generation` and `offset`; the published columns that they are computed from belong in
-        COLUMNS."""
+        recording. `files`, `write` and `check` get them; `verify` computes them again, so they must
+        not depend on the order of the rows, nor on `shard`, `generation` and `offset`."""
         return {}

@@ -57,9 +57,9 @@ class Emissions:
 
 @dataclass(frozen=True, slots=True)
 class RecordingTranscript:
-    """A recogniser's output for a whole recording: words in order of time, and spans of speech,
-    both in seconds of the recording; `language`: the forced one, else the most frequent one.
-    `emissions` in place of words, if the segmenter wants them."""
+    """A recogniser's output for a whole recording: words in order, and spans of speech, in seconds;
+    `language`: the forced one, else the most frequent one. `emissions` in place of words, if the
+    segmenter wants them."""
 
     words: tuple[TimedWord, ...]
     speech: tuple[tuple[float, float], ...]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from types import MappingProxyType
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...scoring import MARKS, UNSPACED, said
-from .base import Columns, LoadedPlugin, PluginSettings
-from .corpuswide import CorpusWide
+from .base import Columns, MeasuringPlugin, PluginSettings
 
 if TYPE_CHECKING:
     from ...base.arrays import Float32s
     from ..annotation_kinds import Annotations
-    from ..rules import Rule
 
 _WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{MARKS}]|(?<=\w)['’](?=\w))+")
 
@@ -51,8 +47,11 @@ class ScoredTranscript:
 
     @cached_property
     def words(self) -> list[str]:
-        """Words of `text` without case and punctuation; characters in scripts without spaces."""
         return words(self.text)
+
+    @cached_property
+    def heard_words(self) -> list[str]:
+        return words(self.hypothesis or "")
 
     @cached_property
     def spoken(self) -> list[str]:
@@ -65,16 +64,7 @@ def words(text: str) -> list[str]:
     """Words without case and punctuation; of scripts without spaces, characters.
 
     "No, it's 你好!" -> no, it's, 你, 好."""
-    return [*_words(text)]
-
-
-def count_of_words(text: str) -> int:
-    return len(_words(text))
-
-
-@lru_cache(maxsize=4)  # several rules need them for the same text in a row
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(text.casefold()))
+    return _WORD.findall(text.casefold())
 
 
 class Hidden(NamedTuple):
@@ -108,22 +98,15 @@ class Answer(NamedTuple):
     detail: str = ""
 
 
-class TextVerdict(CorpusWide, LoadedPlugin):
+class TextVerdict(MeasuringPlugin):
     """All settings are thresholds, unless it has `questions`: no other result is stored, so
     changing a setting costs no transcript."""
 
-    @abstractmethod
-    def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
-        """Limits on columns: its own, and those that always exist, null if the recogniser gives no
-        such score: text_chars, language, language_probability, avg_logprob, no_speech_probability,
-        compression_ratio, wer, cer."""
-
-    #: The columns of `measure`: named like the plug-in, or `<plug-in>_<part>`.
+    #: The columns of `measure`: named like the plug-in, or `<plug-in>_<part>`. `verdict` may also
+    #: limit those that always exist, null if the recogniser gives no such score: text_chars,
+    #: language, language_probability, avg_logprob, no_speech_probability, compression_ratio, wer,
+    #: cer.
     COLUMNS: Columns = {}  # noqa: RUF012 (a default that is never changed)
-
-    #: Annotations of a clip, by name, which is also the column's. `verdict` limits them: labels by
-    #: `Allowed`, the share of a label among events by `Limit` on `<name>_<label>`.
-    ANNOTATIONS: Annotations = MappingProxyType({})
 
     def measure(self, heard: ScoredTranscript, settings: PluginSettings) -> Mapping[str, Any]:
         """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind defines it;

@@ -47,20 +47,17 @@ def sent(
     if temperature is not None:
         request["temperature"] = temperature
     if answers:
+        one_of = {
+            "type": "object",
+            "properties": {ANSWER: {"type": "string", "enum": [*answers]}},
+            "required": [ANSWER],
+            "additionalProperties": False,
+        }
         request["response_format"] = {
             "type": "json_schema",
-            "json_schema": {"name": ANSWER, "strict": True, "schema": _one_of(answers)},
+            "json_schema": {"name": ANSWER, "strict": True, "schema": one_of},
         }
     return {"json": request}
-
-
-def _one_of(answers: Sequence[str]) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": {ANSWER: {"type": "string", "enum": [*answers]}},
-        "required": [ANSWER],
-        "additionalProperties": False,
-    }
 
 
 def chosen(reply: str) -> str:

@@ -2,9 +2,9 @@
 
 An item that the server refuses (400, 413, 422) fails alone. If an item is refused before any was
 answered, or if all tries for an item fail, the client sends a control request, which every working
-server answers. If the control is answered, the item is at fault. If not, the server or the settings
-are: the run stops and keeps its results. So an outage does not quarantine a corpus, and an item
-that crashes a server does not block the run.
+server answers. If the control is answered, the item is at fault; if not, the run stops and keeps
+its results. So an outage does not quarantine a corpus, and an item that crashes a server does not
+block the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -25,18 +25,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ...base import environment
 from ...base.errors import ConfigError, RunError
 from ...base.json_types import JsonObject
-from ...settings.servers import ServerSettings
+from ...settings.transcribe import ServerSettings
 
 if TYPE_CHECKING:
     import httpx
-
-
-# Sends one item, a clip or a text, to a server, with retries. The outcome is one of these:
-#
-#     answered     the JSON object
-#     Refused      the server works and accepts other items: 400, 413, 422
-#     Unanswered   no try got a usable answer; a control shows whose fault that is
-#     RunError     wrong key, address or model, or no server: every item would fail alike
 
 FIRST = 4  # requests to begin with
 TICK = 0.1  # s between checks whether the run has stopped
@@ -44,6 +36,8 @@ TICK = 0.1  # s between checks whether the run has stopped
 #: The request, as httpx takes it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
 Body = JsonObject
 Parsed = TypeVar("Parsed")  # the parsed answer
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 REFUSALS = (400, 413, 422)
 JAMMED = (0, 408, 429, 503)  # send fewer requests; 0: no answer
 BUSY = (408, 409, 429)  # retried, as are all from 500 on
@@ -55,8 +49,7 @@ class Pace:
     """Limits the number of requests in flight, shared by the threads of one worker: `most` at most.
 
     The limit doubles with each round of answers until the server first pushes back, and then grows
-    by one a round; a push back (429, 503, a time-out) halves it: the rule of TCP (RFC 5681), which
-    finds a server's capacity. All requests wait for as long as a server asks.
+    by one a round; a push back (429, 503, a time-out) halves it: the rule of TCP (RFC 5681).
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -70,7 +63,6 @@ class Pace:
 
     @property
     def limit(self) -> int:
-        """Requests that may be in flight now."""
         return int(self._limit)
 
     @contextmanager
@@ -88,7 +80,6 @@ class Pace:
                 self._free.notify_all()
 
     def answered(self) -> None:
-        """Record an answer of the server."""
         with self._free:
             step = 1.0 if self._doubling else 1.0 / self._limit
             if self._busy >= self.limit:  # an unreached limit may be high enough
@@ -96,9 +87,8 @@ class Pace:
             self._free.notify_all()
 
     def pushed_back(self, began: float, pause: float | None) -> None:
-        """Record that the server pushed back on a request that began at `began`. Halves the limit
-        once for all requests that were in flight together, and sends nothing for `pause`
-        seconds."""
+        """The server pushed back on a request that began at `began`: halves the limit once for all
+        that were in flight together, and sends nothing for `pause` seconds."""
         with self._free:
             now = self._clock()
             self._doubling = False
@@ -137,6 +127,10 @@ class Stopped(Exception):
     """Another item ended the run."""
 
 
+class Failed(Exception):
+    """A server that answers other items gave no answer to this one."""
+
+
 @dataclass(frozen=True)
 class Server(Generic[Parsed]):
     """A client with limits on time and tries; safe to use from many threads."""
@@ -149,7 +143,12 @@ class Server(Generic[Parsed]):
     pace: Pace
 
     def ask(self, sent: Body, retries: int | None = None) -> Parsed:
-        """The answer to an item. Patience begins when it is first sent."""
+        """The answer to an item: a clip, a text. Patience begins when it is first sent.
+
+        Refused if the server works and accepts other items; Unanswered if no try got a usable
+        answer: a control shows whose fault that is; RunError for a wrong key, address or model, or
+        no server: every item would fail alike.
+        """
         until = None
         most = self.settings.retries if retries is None else retries
         for attempt in range(most + 1):
@@ -216,7 +215,7 @@ class Server(Generic[Parsed]):
             return 0, {}, self.hidden(f"{type(error).__name__}: {error}").encode()
 
     def hidden(self, message: str) -> str:
-        """A message of the server without the key, which some servers repeat."""
+        """Without the key, which some servers repeat."""
         return message.replace(self.key, "***") if self.key else message
 
     def _blame(self, status: int, fault: str) -> str:
@@ -232,11 +231,8 @@ class Server(Generic[Parsed]):
             cure = f"redirects are not followed: give the final address as {where}.url"
         else:
             cure = f"check {where}.url and the account"
-        return (
-            f"the {self.service.noun} {self.settings.url} accepts no {self.service.items}: "
-            f"{fault}; "
-            f"{cure}"
-        )
+        what = f"the {self.service.noun} {self.settings.url} accepts no {self.service.items}"
+        return f"{what}: {fault}; {cure}"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -266,14 +262,6 @@ def words(body: bytes) -> str:
     except ValueError:
         pass
     return " ".join(message.split())[:300]
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-class Failed(Exception):
-    """A server that answers other items gave no answer to this one."""
 
 
 def check(settings: ServerSettings, where: str, user: str) -> None:
@@ -371,8 +359,8 @@ class Client(Generic[Parsed]):
     ) -> Parsed:
         """The answer. Failed if this item is at fault, else RunError; `hint` names the settings
         that a server may refuse. `control` makes a request that any working server answers; if its
-        argument is True (all tries failed), one as large as the item's. `plain` uses nothing that a
-        server may lack: some fail (500) on unsupported options."""
+        argument is True, one as large as the item's. `plain` uses nothing that a server may lack:
+        some fail (500) on unsupported options."""
         try:
             answer = server.ask(sent)
         except Refused as fault:
@@ -399,33 +387,24 @@ class Client(Generic[Parsed]):
         control is answered."""
         try:
             server.ask(control, retries=0)
-        except Refused:
-            raise RunError(self._refusal(fault, hint)) from None
-        except Unanswered as still:
-            if plain is not None and still.failing and _answers(server, plain):
-                raise RunError(self._refusal(fault, hint)) from None
-            raise RunError(self._down(fault)) from None
+        except (Refused, Unanswered) as still:
+            refused = isinstance(still, Refused)
+            if isinstance(still, Unanswered) and still.failing and plain is not None:
+                with suppress(Refused, Unanswered, RunError):
+                    server.ask(plain, retries=0)
+                    refused = True
+            if not refused:
+                raise RunError(self._down(fault)) from None
+            raise RunError(
+                f"the {self._service.noun} {self._settings.url} accepts no "
+                f"{self._service.items[:-1]} with these settings: {fault}; check {hint}"
+            ) from None
         self._proven = True
-
-    def _refusal(self, fault: str, hint: str) -> str:
-        return (
-            f"the {self._service.noun} {self._settings.url} accepts no "
-            f"{self._service.items[:-1]} with these settings: {fault}; check {hint}"
-        )
 
     def _down(self, fault: str) -> str:
         where = self._service.where
         return (
             f"the {self._service.noun} {self._settings.url} cannot be used now: {fault}; its "
             f"answers so far are kept: run it again to continue ({where}.timeout, .retries and "
-            f".parallel "
-            "limit how long and how often it is called)"
+            ".parallel limit how long and how often it is called)"
         )
-
-
-def _answers(server: Server[Parsed], sent: Body) -> bool:
-    try:
-        server.ask(sent, retries=0)
-    except (Refused, Unanswered, RunError):
-        return False
-    return True

@@ -1,8 +1,5 @@
-"""Punctuation and case by a language model behind `/v1/chat/completions`.
-
-The model gets one text at a time, and its answer is never trusted: it is used only if it has the
-same words as the text and no characters but letters, digits and punctuation.
-"""
+"""Punctuation and case by a language model behind `/v1/chat/completions`. Its answer is used only
+if it has the same words as the text and no characters but letters, digits and punctuation."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from dataclasses import dataclass
 from ... import scoring
 from ...base import masking
 from ...base.errors import shortened
-from ...settings.servers import LlmText
+from ...settings.transcribe import LlmText
 from ..contracts.text import words
 from . import chat, client
 from .client import Body, Client, Failed, Server, Service
@@ -34,7 +31,7 @@ class Written:
 
 
 def check(settings: LlmText) -> None:
-    """ConfigError if a setting is missing or wrong; sends no request."""
+    """ConfigError if a setting is wrong; sends no request."""
     client.check(settings, WHERE, "llm_text")
     client.key(settings, WHERE)
 
@@ -51,8 +48,7 @@ class Writer:
         self._client = Client(settings, SERVICE, client.key(settings, WHERE))
 
     def write(self, texts: Sequence[tuple[str, str]]) -> Iterator[Written]:
-        """The model's result for each (text, language), in order. RunError if the server cannot be
-        used."""
+        """The model's result for each (text, language), in order. RunError if it cannot be used."""
         return self._client.each(texts, self._write)
 
     def _write(self, server: Server[str], asked: tuple[str, str]) -> Written:
@@ -70,18 +66,15 @@ class Writer:
 
 
 def judged(asked: str, answer: str, language: str) -> Written:
-    """The answer's text, if it changed only punctuation and case: in the form of `text_form:
-    normalised`, both texts have the same words."""
+    """The answer's text, if both texts have the same words in the form of `text_form:
+    normalised`."""
     text = scoring.clean(chat.bare(answer, asked))
     if not text:
         return Written(answer, None, "empty_answer")
     odd = {char for char in text if char in MARKUP or unicodedata.category(char)[0] == "S"}
     if odd := odd - {*asked}:
         return Written(answer, None, "odd_marks", " ".join(sorted(odd)))
-    if _words(asked, language) != _words(text, language):
+    before, after = (words(scoring.training_text(form, language)) for form in (asked, text))
+    if before != after:
         return Written(answer, None, "words_changed", shortened(text))
     return Written(answer, text)
-
-
-def _words(text: str, language: str) -> list[str]:
-    return words(scoring.training_text(text, language))

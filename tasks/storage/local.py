@@ -275,23 +275,23 @@ def own_guard(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
-@contextmanager
-def _or_missing(path: str | Path) -> Iterator[None]:
-    """Anything but a regular file counts as missing."""
-    try:
-        yield
-    except regular.NotAFile as error:
-        raise FileNotFoundError(errno.ENOENT, str(error), str(path)) from None
-
-
 def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    with _or_missing(path):
+    try:
         return regular.written(path, flags)
+    except regular.NotAFile as error:
+        raise _missing(path, error) from None
 
 
 def _regular(path: Path) -> os.stat_result:
-    with _or_missing(path):
+    try:
         return regular.status(path)
+    except regular.NotAFile as error:
+        raise _missing(path, error) from None
+
+
+def _missing(path: str | Path, error: regular.NotAFile) -> FileNotFoundError:
+    """Anything but a regular file counts as missing."""
+    return FileNotFoundError(errno.ENOENT, str(error), str(path))
 
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:

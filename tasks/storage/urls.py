@@ -207,8 +207,8 @@ LEAST_OF_LINE = 32  # bytes: the least that a line counts, since short lines cos
 def lines(text: str, opener: regular.Opener = regular.read) -> Iterator[tuple[int, str | None]]:
     """`numbered` for a list at a place."""
     if is_url(text):
-        with io.BufferedReader(cast(io.RawIOBase, fetched(text))) as file:
-            yield from numbered(cast(BinaryIO, file))
+        with io.BufferedReader(cast(io.RawIOBase, fetched(text))) as copied:
+            yield from numbered(cast(BinaryIO, copied))
     else:
         with open(text, "rb", opener=opener) as file:
             yield from numbered(file)

@@ -125,7 +125,13 @@ class MeasuringPlugin(LoadedPlugin):
     """A filter or a rule on text: its columns, and rules on them."""
 
     __name__: str
-    COLUMNS: Columns
+
+    @property
+    @abstractmethod
+    def COLUMNS(self) -> Columns:
+        """(unit, one line of documentation) of every column of `measure`: named like the plug-in,
+        or `<plug-in>_<part>`; a filter's single one may have any name. Its limits are the settings
+        `min` and `max`, or `min_<part>` and `max_<part>`, marked THRESHOLD."""
 
     #: Annotations, by name, which is also the column's. For a label, the setting `allowed` lists
     #: the values that are kept; for events, `min_share` and `max_share` limit the share of the

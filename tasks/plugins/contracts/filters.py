@@ -6,20 +6,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .base import Columns, MeasuringPlugin, PluginSettings, VersionedPlugin
+from .base import MeasuringPlugin, PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
     from ...audio import Clip
 
 
 class Filter(MeasuringPlugin, VersionedPlugin):
-    @property
-    @abstractmethod
-    def COLUMNS(self) -> Columns:
-        """(unit, one line of documentation) of every column of `measure`: named like the filter, or
-        `<filter>_<part>`; a single one may have any name. Its limits are the settings `min` and
-        `max`, or `min_<part>` and `max_<part>`, marked THRESHOLD."""
-
     @abstractmethod
     def measure(self, clip: Clip, settings: PluginSettings) -> Mapping[str, Any]:
         """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind defines it;

@@ -102,10 +102,9 @@ class TextVerdict(MeasuringPlugin):
     """All settings are thresholds, unless it has `questions`: no other result is stored, so
     changing a setting costs no transcript."""
 
-    #: The columns of `measure`: named like the plug-in, or `<plug-in>_<part>`. `verdict` may also
-    #: limit those that always exist, null if the recogniser gives no such score: text_chars,
-    #: language, language_probability, avg_logprob, no_speech_probability, compression_ratio, wer,
-    #: cer.
+    #: `verdict` may also limit those that always exist, null if the recogniser gives no such score:
+    #: text_chars, language, language_probability, avg_logprob, no_speech_probability,
+    #: compression_ratio, wer, cer.
     COLUMNS: Columns = {}  # noqa: RUF012 (a default that is never changed)
 
     def measure(self, heard: ScoredTranscript, settings: PluginSettings) -> Mapping[str, Any]:

@@ -62,7 +62,7 @@ def account(rng: random.Random) -> str:
 
 def phone(rng: random.Random, language: str) -> str:
     library = _personal_data.phone_plans()
-    region = _personal_data.REGIONS[language].split()[0]
+    region = _personal_data.REGIONS[language][0]
     kind = rng.choice([library.PhoneNumberType.MOBILE, library.PhoneNumberType.FIXED_LINE])
     example = library.example_number_for_type(region, kind)
     while True:

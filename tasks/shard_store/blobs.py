@@ -153,13 +153,14 @@ def _opened(out: Path, places: Iterable[_Place]) -> Iterator[Callable[[_Place], 
     def span(place: _Place) -> storage.Span:
         return place.file, place.offset, place.offset + 2 * place.samples
 
-    def pcm(place: _Place) -> Pcm:
-        path, data = f"{out}/audio/{place.file}", read_span(span(place))
-        if data is None:
-            raise CorruptManifest(f"audio blob {path} is gone", path)
-        if len(data) != 2 * place.samples or hashlib.sha256(data).hexdigest() != place.sha256:
-            raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
-        return np.frombuffer(data, dtype="<i2")
-
     with storage.store_of(out).spans(out / "audio", map(span, places)) as read_span:
-        yield pcm
+        yield lambda place: _sound(read_span(span(place)), out, place)
+
+
+def _sound(data: bytes | None, out: Path, place: _Place) -> Pcm:
+    path = f"{out}/audio/{place.file}"
+    if data is None:
+        raise CorruptManifest(f"audio blob {path} is gone", path)
+    if len(data) != 2 * place.samples or hashlib.sha256(data).hexdigest() != place.sha256:
+        raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
+    return np.frombuffer(data, dtype="<i2")

@@ -65,23 +65,19 @@ class Gate:
             await send(message)
 
         hosts = Headers(scope=scope).getlist("host")
-        if len(hosts) != 1 or not is_loopback(hosts[0]):
-            status = 403 if len(hosts) == 1 else 400
-            await PlainTextResponse(OTHER_HOST, status)(scope, receive, send_with_headers)
-            return
         first, _, rest = scope["path"].lstrip("/").partition("/")
-        if self._right(first):
-            inner = {**scope, "path": f"/{rest}", "raw_path": None, "root_path": ""}
-            await self.app(inner, receive, send_with_headers)
-            return
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
-        if self._right(asked[0]):
-            await self.app(scope, receive, send_with_headers)
-            return
-        await PlainTextResponse(REFUSED, 403)(scope, receive, send_with_headers)
-
-    def _right(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        in_path, in_query = (
+            hmac.compare_digest(given.encode(), self.token.encode()) for given in (first, asked[0])
+        )
+        app = self.app
+        if len(hosts) != 1 or not is_loopback(hosts[0]):
+            app = PlainTextResponse(OTHER_HOST, 403 if len(hosts) == 1 else 400)
+        elif in_path:
+            scope = {**scope, "path": f"/{rest}", "raw_path": None, "root_path": ""}
+        elif not in_query:
+            app = PlainTextResponse(REFUSED, 403)
+        await app(scope, receive, send_with_headers)
 
 
 class Bounded(H11Protocol):
@@ -151,23 +147,17 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         self._ending()
-        late = asyncio.get_running_loop().call_later(END_SECONDS, self._abort)
+
+        def abort() -> None:
+            for connection in [*self.server_state.connections]:
+                connection.transport.abort()
+
+        late = asyncio.get_running_loop().call_later(END_SECONDS, abort)
         await super().shutdown(sockets)
         late.cancel()
-
-    def _abort(self) -> None:
-        for connection in [*self.server_state.connections]:
-            connection.transport.abort()
 
 
 def server(app: ASGIApp, ending: Callable[[], None]) -> Server:
     """A server of `app`; `ending` is called when it is interrupted."""
-    config = uvicorn.Config(
-        app,
-        http=Bounded,
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-    )
-    return Server(config, ending)
+    quiet: Any = {"ws": "none", "log_level": "warning", "access_log": False, "lifespan": "off"}
+    return Server(uvicorn.Config(app, http=Bounded, **quiet), ending)

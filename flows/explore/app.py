@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -30,7 +31,7 @@ from .access import Gate
 from .corpus import Corpus, Gone, Items
 from .loading import Column, SqlValue
 from .looking import Looking, alone
-from .responses import HANDLERS, answer, asked, parsed
+from .responses import HANDLERS, answer, parsed
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 2_000_000  # bytes of a request, at most
@@ -79,7 +80,7 @@ class Explorer:
                 "recording_columns": _columns(query.RECORDINGS),
                 "facets": charts.facets(self.corpus, items),
                 "read_only": self.corpus.read_only,
-                "with_wer": bool(charts.measured(self.corpus, items, "wer")),
+                "with_wer": charts.with_wer(self.corpus, items),
                 "limits": charts.limits(self.corpus.job()),
                 "utterances": described["utterances"],
                 "seconds": described["seconds"],
@@ -90,7 +91,8 @@ class Explorer:
         """A handler of `ask` on the items of a version."""
 
         def handler(request: Request) -> Response:
-            return answer(ask(self.corpus, self._items(request), asked(request)))
+            asked = request.query_params.multi_items()
+            return answer(ask(self.corpus, self._items(request), asked))
 
         return handler
 
@@ -98,9 +100,9 @@ class Explorer:
         then = query.integer(request.query_params, "against", self.against)
         if then is None:
             raise ConfigError("give the version to compare with: against=N")
-        items = self._items(request)
-        other = self.corpus.items(then)
-        return answer(charts.compared_versions(self.corpus, items, other, asked(request)))
+        asked = request.query_params.multi_items()
+        items, other = self._items(request), self.corpus.items(then)
+        return answer(charts.compared_versions(self.corpus, items, other, asked))
 
     def clip(self, request: Request) -> Response:
         return answer(clip.detail(self.corpus, self._items(request), _item(request)))
@@ -117,7 +119,7 @@ class Explorer:
 
     def speech(self, request: Request) -> Response:
         name = request.query_params.get("recording", "")
-        return answer(clip.speech(self.corpus.shards.locator(name), self.corpus.going_on))
+        return answer(clip.speech(self.corpus.locator(name), self.corpus.going_on))
 
     def audio(self, request: Request) -> Response:
         """WAV of an item, or of `start` to `end` of its recording; supports ranges.
@@ -127,25 +129,22 @@ class Explorer:
         """
         single = request.query_params
         try:
-            return self._audio(request, single)
+            items, item = self._items(request), _item(request)
+            if "start" in single:
+                row = clip.row(self.corpus, items, item)
+                times = (single.get("start", ""), "start"), (single.get("end", ""), "end")
+                low, high = (query.number(*time, clip.LATEST) for time in times)
+                if not 0 <= low < high:
+                    raise ConfigError("start must lie before end")
+                rate = clip.bounds(row)[2]
+                pcm = clip.span(self.corpus, items, row["recording"], low, high, rate)
+            else:
+                more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
+                pcm = clip.audio_of(self.corpus, items, item, more)
         except Gone as error:
             return answer({"error": str(error)}, 200 if single.get("explain") == "1" else 404)
-
-    def _audio(self, request: Request, single: Mapping[str, str]) -> Response:
-        items, item = self._items(request), _item(request)
-        if "start" in single:
-            row = clip.row(self.corpus, items, item)
-            low, high = (query.number(single.get(n, ""), n, clip.LATEST) for n in ("start", "end"))
-            if not 0 <= low < high:
-                raise ConfigError("start must lie before end")
-            pcm = clip.span(self.corpus, items, row["recording"], low, high, clip.bounds(row)[2])
-        else:
-            more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
-            pcm = clip.audio_of(self.corpus, items, item, more)
-        file, size = responses.made(self.home, lambda file: file.write(write_wav_bytes(*pcm)))
-        first, size, status, headers = clip.part(size, request.headers.get("range"))
-        file.seek(first)
-        return responses.Sent(file, size, "audio/wav", headers, status)
+        whole = write_wav_bytes(*pcm)
+        return responses.Sent(self.home, lambda file: file.write(whole), "audio/wav")
 
     def sql(self, request: Request) -> Response:
         """The result of one SELECT, run by `sandbox`."""
@@ -158,40 +157,37 @@ class Explorer:
         if kind not in responses.KINDS:
             raise ConfigError(f"{kind!r} is not jsonl, parquet or zip")
         media, write = responses.KINDS[kind]
-        file, size = responses.made(
-            self.home, lambda file: write(self.corpus, items, asked(request), file)
-        )
+        filled = partial(write, self.corpus, items, request.query_params.multi_items())
         name = f"attachment; filename=uttermill-v{items.number:04d}.{kind}"
-        return responses.Sent(file, size, media, {"Content-Disposition": name})
+        return responses.Sent(self.home, filled, media, {"Content-Disposition": name})
 
     def reviews(self, request: Request) -> Response:
         line = query.integer(request.query_params, "since", 0)
         return answer(decisions_since(self.corpus, line or 0))
 
-    async def store_review(self, request: Request) -> Response:
-        return await self._posted(request, store_decision)
+    def storing(self, store: Storing) -> Callable[[Request], Awaitable[Response]]:
+        """A handler of a posted JSON object, one at a time."""
 
-    async def store_selection(self, request: Request) -> Response:
-        return await self._posted(request, store_selection)
+        def stored(data: bytes) -> Response:
+            if self.corpus.read_only:
+                raise ConfigError(looking.ONLY)
+            given: JsonValue = parsed(data)
+            if not isinstance(given, dict):
+                raise ConfigError("send one JSON object")
+            items = self.corpus.items(query.integer(given, "version"))
+            return answer(store(self.corpus, items, given))
 
-    async def _posted(self, request: Request, store: Storing) -> Response:
-        if "json" not in request.headers.get("content-type", ""):
-            raise ConfigError("send JSON")
-        data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > BODY:
-                raise HTTPException(413, f"a request holds up to {BODY:,} bytes")
-        return await asyncio.wrap_future(self._storing.submit(self._stored, bytes(data), store))
+        async def handler(request: Request) -> Response:
+            if "json" not in request.headers.get("content-type", ""):
+                raise ConfigError("send JSON")
+            data = bytearray()
+            async for piece in request.stream():
+                data += piece
+                if len(data) > BODY:
+                    raise HTTPException(413, f"a request holds up to {BODY:,} bytes")
+            return await asyncio.wrap_future(self._storing.submit(stored, bytes(data)))
 
-    def _stored(self, data: bytes, store: Storing) -> Response:
-        if self.corpus.read_only:
-            raise ConfigError(looking.ONLY)
-        given: JsonValue = parsed(data)
-        if not isinstance(given, dict):
-            raise ConfigError("send one JSON object")
-        items = self.corpus.items(query.integer(given, "version"))
-        return answer(store(self.corpus, items, given))
+        return handler
 
     def _items(self, request: Request) -> Items:
         return self.corpus.items(query.integer(request.query_params, "version"))
@@ -227,8 +223,8 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/sql", e.heavy(e.sql)),
         Route("/api/export/{kind}", e.heavy(e.export)),
         Route("/api/reviews", e.reviews, methods=["GET"]),
-        Route("/api/reviews", e.store_review, methods=["POST"]),
-        Route("/api/reviews/selection", e.store_selection, methods=["POST"]),
+        Route("/api/reviews", e.storing(store_decision), methods=["POST"]),
+        Route("/api/reviews/selection", e.storing(store_selection), methods=["POST"]),
         Route("/{name}", e.file),
     ]
     return Gate(Starlette(routes=routes, exception_handlers=HANDLERS), explorer.token)
@@ -241,42 +237,45 @@ PLACES = 3  # of seconds, as the page writes the boundaries of a clip
 
 
 def decisions_since(corpus: Corpus, line: int) -> JsonObject:
-    """Decisions from a line of the file on, and the line after the last."""
+    """Decisions from a line of the file on, with masks in what people wrote if the last run's rules
+    hide something, and the line after the last."""
     decisions = decision_log.read(decision_log.stored(corpus.out))
-    start = line if 0 <= line <= len(decisions) else 0
-    return {
-        "next": len(decisions),
-        "decisions": [asdict(decision) for decision in _masked(corpus, decisions[start:])],
-    }
-
-
-def _masked(
-    corpus: Corpus, decisions: Sequence[decision_log.Decision]
-) -> Sequence[decision_log.Decision]:
-    """The decisions with masks in what people wrote, if the last run's rules hide something."""
+    shown = [*decisions[line if 0 <= line <= len(decisions) else 0 :]]
     job = corpus.job()
-    written = [decision.id for decision in decisions if decision.text or decision.note]
-    if job is None or not written or not hidden.hides(job):
-        return decisions
-    sql = f"SELECT id, language FROM {corpus.items().name} WHERE id IN (SELECT unnest(?))"
-    language_of = {row["id"]: row["language"] for row in corpus.rows(sql, [written])}
-
-    def shown(decision: decision_log.Decision) -> decision_log.Decision:
-        language = language_of.get(decision.id)
-        text, note = (hidden.shown(job, t, language) for t in (decision.text, decision.note))
-        return replace(decision, text=text, note=note or "")
-
-    return [shown(decision) for decision in decisions]
+    written = [decision.id for decision in shown if decision.text or decision.note]
+    if job is not None and written and hidden.hides(job):
+        sql = f"SELECT id, language FROM {corpus.items().name} WHERE id IN (SELECT unnest(?))"
+        language_of = {row["id"]: row["language"] for row in corpus.rows(sql, [written])}
+        for number, decision in enumerate(shown):
+            language = language_of.get(decision.id)
+            text, note = (hidden.shown(job, t, language) for t in (decision.text, decision.note))
+            shown[number] = replace(decision, text=text, note=note or "")
+    return {"next": len(decisions), "decisions": [asdict(decision) for decision in shown]}
 
 
 def store_decision(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
-    """Store `decisions`, each on an utterance of this version; returns the new ones."""
+    """Store `decisions`, each on an utterance of this version and within its recording; returns the
+    new ones."""
     asked = given.get("decisions")
     if not isinstance(asked, list) or not all(isinstance(entry, dict) for entry in asked):
         raise ConfigError("decisions must be a list of objects")
     decisions = [decision_log.checked(entry, decision_log.now()) for entry in asked]
-    _known(corpus, items, [decision.id for decision in decisions])
-    _within(corpus, items, decisions)
+    ids = [*{decision.id for decision in decisions}]
+    rows = corpus.rows(
+        f'SELECT cut.id AS id, max(beside."end") AS last FROM {items.name} AS cut '
+        f"JOIN {items.name} AS beside ON beside.recording = cut.recording "
+        "WHERE cut.id IN (SELECT unnest(?::VARCHAR[])) GROUP BY cut.id",
+        [ids],
+    )
+    last_of = {row["id"]: float(row["last"] or 0) for row in rows}
+    if missing := set(ids) - last_of.keys():
+        raise ConfigError(f"version {items.number} has no utterance {min(missing)!r}")
+    for decision in decisions:
+        last = last_of[decision.id]
+        if decision.end is not None and decision.end > last + 0.5 * 10**-PLACES:
+            raise ConfigError(
+                f"the recording ends at {last:.{PLACES}f} s; end the clip there, or before"
+            )
     return _stored(corpus, decisions, given)
 
 
@@ -317,37 +316,6 @@ def _stored(
     return decisions_since(corpus, line if isinstance(line, int) else 0)
 
 
-def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
-    """Raises ConfigError unless the version has an utterance of each id."""
-    if not ids:
-        return
-    sql = f"SELECT id FROM {items.name} WHERE id IN (SELECT unnest(?))"
-    rows = corpus.rows(sql, [list(ids)])
-    if missing := set(ids) - {row["id"] for row in rows}:
-        raise ConfigError(f"version {items.number} has no utterance {min(missing)!r}")
-
-
-def _within(corpus: Corpus, items: Items, decisions: Sequence[decision_log.Decision]) -> None:
-    """Raises ConfigError for boundaries beyond the end of their recording."""
-    ends = [(decision.id, decision.end) for decision in decisions if decision.end is not None]
-    if not ends:
-        return
-    ids = list({name for name, _ in ends})
-    rows = corpus.rows(
-        f'SELECT cut.id AS id, max(beside."end") AS last FROM {items.name} AS cut '
-        f"JOIN {items.name} AS beside ON beside.recording = cut.recording "
-        "WHERE cut.id IN (SELECT unnest(?)) GROUP BY cut.id",
-        [ids],
-    )
-    last_of = {row["id"]: float(row["last"]) for row in rows}
-    for name, end in ends:
-        last = last_of[name]
-        if end > last + 0.5 * 10**-PLACES:
-            raise ConfigError(
-                f"the recording ends at {last:.{PLACES}f} s; end the clip there, or before"
-            )
-
-
 HOST = "127.0.0.1"
 
 
@@ -369,22 +337,19 @@ def explore(
     with run_folder.scratch() as folder:
         corpus = Looking(out, folder) if alone(out) else Corpus(out, folder)
         try:
-            chosen = _checked(corpus, version)
-            if against is not None:
-                _checked(corpus, against)
+            try:
+                chosen = corpus.number(version)
+                corpus.number(chosen if against is None else against)
+            except MillError as error:  # a wrong number is a wrong argument here
+                raise ConfigError(str(error)) from None
             with _listening(port) as listener:
                 token = secrets.token_urlsafe(24)
                 used = listener.getsockname()[1]
                 explorer = Explorer(corpus, against, token, folder)
                 view = f"#version={chosen}" if version is not None else ""
-                ready(
-                    Served(
-                        f"http://{HOST}:{used}/?token={token}{view}",
-                        used,
-                        f"ssh -N -L {used}:{HOST}:{used} {socket.gethostname()}",
-                        chosen,
-                    )
-                )
+                url = f"http://{HOST}:{used}/?token={token}{view}"
+                tunnel = f"ssh -N -L {used}:{HOST}:{used} {socket.gethostname()}"
+                ready(Served(url, used, tunnel, chosen))
                 try:
                     access.server(make(explorer), corpus.end).run([listener])
                 finally:
@@ -392,13 +357,6 @@ def explore(
                     explorer.close()
         finally:
             corpus.close()
-
-
-def _checked(corpus: Corpus, number: int | None) -> int:
-    try:
-        return corpus.number(number)
-    except MillError as error:  # a wrong number is a wrong argument here
-        raise ConfigError(str(error)) from None
 
 
 def _listening(port: int) -> socket.socket:

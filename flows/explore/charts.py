@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
@@ -19,11 +18,12 @@ from ...tasks.plugins.rules import Limit
 from ...tasks.publish.published import Dataset
 from ...tasks.settings import THRESHOLD, roles
 from ...tasks.settings.job import Job
+from ...tasks.shard_store import annotated
 from ...tasks.storage import queries
 from ...tasks.storage.queries import identifier
 from . import query
 from .corpus import Corpus, Items
-from .loading import LABEL, Column, SqlValue, compared
+from .loading import Column, SqlValue, compared
 from .query import Choice, Parameters
 from .responses import parsed
 
@@ -54,19 +54,14 @@ def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     chosen = query.choice(items.columns, asked)
     where = f"{items.name} WHERE {chosen.sql} AND {column} IS NOT NULL AND isfinite({column})"
     [whole] = corpus.rows(
-        f"SELECT count(*) AS n, min({column}) AS least, max({column}) AS most FROM {where}",
+        f"SELECT count(*) AS n, min({column}) AS least, max({column}) AS most, "
+        f"quantile_disc({column}, 0.001) AS low, quantile_disc({column}, 0.999) AS high "
+        f"FROM {where}",
         chosen.values,
     )
     if not whole["n"]:
         return {"low": 0, "high": 0, "bins": BINS, "least": None, "most": None, "counts": []}
-    tail = (whole["n"] - 1) // 1000
-    low, high = (
-        corpus.rows(
-            f"SELECT {column} AS v FROM {where} ORDER BY v {way} LIMIT 1 OFFSET {tail}",
-            chosen.values,
-        )[0]["v"]
-        for way in ("ASC", "DESC")
-    )
+    low, high = whole["low"], whole["high"]
     if high <= low:
         low, high = whole["least"], whole["most"]
     width = (high - low) / BINS or max(abs(low), 1.0) / (10 * BINS)  # of equal values: a tenth
@@ -100,28 +95,24 @@ def limits(job: Job | None) -> list[JsonObject]:
     the settings, and the `reason` that it gives."""
     if job is None:
         return []
+    chosen = [("filters", "filter.filters", plugin) for plugin in job.filter.filters]
+    chosen += [("text", "transcribe.verdicts", plugin) for plugin in job.transcribe.verdicts]
     entries = []
-    shelves = [
-        ("filters", "filter.filters", job.filter.filters),
-        ("text", "transcribe.verdicts", job.transcribe.verdicts),
-    ]
-    for shelf, key, chosen in shelves:
-        for plugin in chosen:
-            module, settings = plugins.resolve(shelf, plugin)
-            for name in type(settings).model_fields:
-                if roles(type(settings))[name] == THRESHOLD["role"]:
-                    for limit, side in _set_by(module, settings, name):
-                        value = limit.min if side == "min" else limit.max
-                        entries.append(
-                            {
-                                "column": limit.column,
-                                "side": side,
-                                "value": value,
-                                "key": f"{key}.{plugin.use}.{name}",
-                                "reason": limit.low if side == "min" else limit.high,
-                                "conditional": bool(limit.unless),
-                            }
-                        )
+    for shelf, key, plugin in chosen:
+        module, settings = plugins.resolve(shelf, plugin)
+        for name in type(settings).model_fields:
+            if roles(type(settings))[name] == THRESHOLD["role"]:
+                entries += [
+                    {
+                        "column": limit.column,
+                        "side": side,
+                        "value": getattr(limit, side),
+                        "key": f"{key}.{plugin.use}.{name}",
+                        "reason": limit.low if side == "min" else limit.high,
+                        "conditional": bool(limit.unless),
+                    }
+                    for limit, side in _set_by(module, settings, name)
+                ]
     return entries
 
 
@@ -194,7 +185,7 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         return words(corpus, items, chosen, what, single.get("rare") == "1")
     if what == "texts":
         return texts_of_items(corpus, items, chosen)
-    groups = (*TABLE_GROUPS, *labels_of(items))
+    groups = (*TABLE_GROUPS, *items.labels)
     if what not in groups:
         raise ConfigError(f"what is {what!r}; use words, characters, texts, {', '.join(groups)}")
     extra = "".join(
@@ -282,17 +273,13 @@ def _totals(then: Path, now: Path) -> comparing.Totals:
     return comparing.totals(Dataset(then), Dataset(now))
 
 
-def labels_of(items: Items) -> list[str]:
-    """The columns of the sources' labels."""
-    return [name for name in items.columns if name.startswith(LABEL)]
-
-
 def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
     """The most frequent values of each column, the same for all filters, and the number of items
     with each, among those that the filters of all other columns choose."""
     by_column: JsonObject = {}
-    given = [name for name in corpus.labels() if name in items.columns]  # by plug-ins
-    for name in (*FACETS, *labels_of(items), *given):
+    job = corpus.job()
+    by_plugins = annotated.labels(job) if job is not None else ()
+    for name in (*FACETS, *items.labels, *(name for name in by_plugins if name in items.columns)):
         others = [(key, value) for key, value in asked if key != f"in.{name}"]
         chosen = query.choice(items.columns, others)
         by_column[name] = corpus.once(
@@ -306,12 +293,9 @@ def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
     return by_column
 
 
-def measured(corpus: Corpus, items: Items, name: str) -> int:
-    """How many items have a measure."""
-    if name not in items.columns:
-        return 0
-    counted = f"SELECT count({query.quoted(items.columns, name)}) AS n FROM {items.name}"
-    return int(corpus.once(counted)[0]["n"])
+def with_wer(corpus: Corpus, items: Items) -> bool:
+    """Whether any item has a word error rate."""
+    return bool(corpus.once(f"SELECT count(wer) AS n FROM {items.name}")[0]["n"])
 
 
 def hours(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
@@ -345,34 +329,27 @@ def texts_of_items(corpus: Corpus, items: Items, chosen: Choice) -> JsonObject:
     with corpus.cursor() as cursor:
         members = queries.column(cursor, sql, *chosen.values)
     group = corpus.text_groups(items)[members]
-    members, group = members[group >= 0], group[group >= 0]
-    counts = np.bincount(group)
-    several = np.flatnonzero(counts > 1)
-    largest = several[np.argsort(-counts[several], kind="stable")][:MOST]
-    rank = np.full(len(counts), -1)
-    rank[largest] = np.arange(len(largest))
-    shown = rank[group] >= 0
+    asked = pa.table({"item": members[group >= 0], "number": group[group >= 0]})
     column = items.compared_text
-    asked = pa.table({"item": members[shown], "rank": rank[group[shown]]})
     with corpus.cursor() as cursor:
-        variants = queries.joined(
+        rows = queries.joined(
             cursor,
             asked,
-            f"SELECT rank, {identifier(column)} AS text, count(*) AS items, "
-            "sum(seconds) / 3600 AS hours, "
-            "coalesce(sum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 AS kept_hours "
-            f"FROM given JOIN {items.name} USING (item) GROUP BY ALL "
-            "ORDER BY rank, items DESC, text",
+            f"WITH variants AS (SELECT number, {identifier(column)} AS text, count(*) AS n, "
+            "sum(seconds) / 3600 AS length, "
+            "coalesce(sum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 AS kept "
+            f"FROM given JOIN {items.name} USING (item) GROUP BY ALL) "
+            "SELECT first(text ORDER BY n DESC, text) AS name, count(*) AS different, "
+            f"list(text ORDER BY n DESC, text)[:{NAMED}] AS same, sum(n)::BIGINT AS items, "
+            "sum(length) AS hours, sum(kept) AS kept_hours, count(*) OVER () AS kinds "
+            "FROM variants GROUP BY number HAVING sum(n) > 1 "
+            f"ORDER BY items DESC, number LIMIT {MOST}",
         ).to_pylist()
-    rows: list[JsonObject] = [{} for _ in largest]
-    for variant in variants:
-        row = rows[variant["rank"]]
-        row.setdefault("name", variant["text"])
-        row.setdefault("same", [])
-        row["different"] = row.get("different", 0) + 1
-        for name in ("items", "hours", "kept_hours"):
-            row[name] = row.get(name, 0) + variant[name]
-        same = [*row["same"], variant["text"]]
-        if len(same) <= NAMED and sum(map(len, same)) <= LETTERS:
-            row["same"] = same
-    return {"what": "texts", "column": column, "kinds": len(several), "rows": rows}
+    kinds = [row.pop("kinds") for row in rows]
+    for row in rows:
+        same: list[str] = []
+        for text in row["same"]:
+            if sum(map(len, same)) + len(text) <= LETTERS:
+                same.append(text)
+        row["same"] = same
+    return {"what": "texts", "column": column, "kinds": kinds[0] if kinds else 0, "rows": rows}

@@ -6,9 +6,8 @@ Audio of a span comes from the published tar, from OUT's blobs, or decoded from 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 
 import duckdb
 import numpy as np
@@ -18,11 +17,10 @@ from ...tasks.audio.channels import Listened
 from ...tasks.base.arrays import RATE, Int16s
 from ...tasks.base.errors import CorruptManifest, ItemError
 from ...tasks.base.json_types import JsonObject
-from ...tasks.base.schema import UTTERANCES_FILE, AudioRow
+from ...tasks.base.schema import UTTERANCES_FILE
 from ...tasks.plugins.annotation_kinds import Array, Events
 from ...tasks.publish.published import samples_of
 from ...tasks.recording import Locator
-from ...tasks.settings.job import Job
 from ...tasks.shard_store import annotated, blobs, hidden
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.speech import silero
@@ -36,26 +34,6 @@ POINTS = 2000  # in that response: the largest probability of each stretch
 LATEST = 1e7  # seconds of a recording that can be requested
 RATES = range(1, 1_000_000)  # Hz
 NEIGHBOURS = 3.0  # s before and after a clip that can be played with it
-
-
-def of_blob(out: Path, shard: str, row: AudioRow) -> tuple[Int16s, int] | None:
-    """The PCM that a run made; None if it is gone."""
-    try:
-        return blobs.read(out, shard, row), int(row["rate"])
-    except (CorruptManifest, OSError):
-        return None
-
-
-def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[Int16s, int]:
-    """Seconds of a recording, mono; Gone, with the reason, if it cannot be decoded."""
-    end = min(end, start + LONGEST)
-    try:
-        mono = audio.read_mix(locator, round(start * rate), round(end * rate))
-    except ItemError as error:
-        raise Gone(f"its source cannot be decoded: {error.detail or error.code}") from None
-    except OSError as error:
-        raise Gone(f"its source cannot be read: {error}") from None
-    return (mono * 32767).round().clip(-32768, 32767).astype(np.int16), rate
 
 
 def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
@@ -84,21 +62,6 @@ def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
     }
 
 
-def part(size: int, asked: str | None) -> tuple[int, int, int, dict[str, str]]:
-    """(first byte, bytes, status, headers) for a `Range` (RFC 9110, 14) of `size` bytes: one range,
-    or the whole."""
-    headers = {"Accept-Ranges": "bytes"}
-    ranged = re.fullmatch(r"\s*bytes\s*=([0-9]{0,18})-([0-9]{0,18})", asked or "")
-    first, last = ranged.groups() if ranged else ("", "")
-    if not (first or last):
-        return 0, size, 200, headers
-    low = int(first) if first else max(size - int(last), 0)
-    high = min(int(last), size - 1) if first and last else size - 1
-    if low >= size or low > high:
-        return 0, 0, 416, {**headers, "Content-Range": f"bytes */{size}"}
-    return low, high + 1 - low, 206, {**headers, "Content-Range": f"bytes {low}-{high}/{size}"}
-
-
 def row(corpus: Corpus, items: Items, item: int) -> JsonObject:
     """A row of the table; Gone if there is none."""
     rows = corpus.rows(
@@ -117,7 +80,7 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
         "WHERE recording = ? AND item BETWEEN ? AND ? ORDER BY item",
         [clip_row["recording"], item - 3, item + 3],
     )
-    stored = corpus.shards.utterance(clip_row["recording"], clip_row["id"])
+    stored = corpus.utterance(clip_row["recording"], clip_row["id"])
     texts: JsonObject = {"reference": None, "heard": None, "others": [], "words": None}
     remarks: list[JsonObject] = []
     if stored is not None:
@@ -136,7 +99,12 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
     if (job := corpus.job()) is not None and hidden.hides(job):
         most = hidden.most_places(job, stored[1].heard, texts["heard"]) if stored else 0
-        texts = _without_hidden(job, texts, clip_row["language"], most)
+        language, all_texts = clip_row["language"], [texts["reference"], texts["heard"]]
+        all_texts += texts["others"]
+        most = max(most, *(len(hidden.places(job, text or "", language)) for text in all_texts))
+        timed = hidden.words(job, texts["words"], language, most > 0)
+        reference, first, *others = (hidden.shown(job, t, language, most) for t in all_texts)
+        texts = {"reference": reference, "heard": first, "others": others, "words": timed}
     return {"row": clip_row, "around": around, **texts, "annotations": remarks}
 
 
@@ -146,24 +114,14 @@ def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
     job = corpus.job()
     shown = []
     for one in annotated.of_job(job) if job is not None else ():
-        value = annotated.value_of(one, utterance)
-        step = 1
-        if one.kind.large and not isinstance(one.kind, Events) and value is not None:
+        kind, value, step = one.kind, annotated.value_of(one, utterance), 1
+        if kind.large and not isinstance(kind, Events) and value is not None:
             step = max(-(-len(value) // POINTS), 1)
             value = [float(number) for number in value[::step]]
-        kind = {"kind": one.kind.name, "unit": one.kind.unit, "doc": one.kind.doc}
-        rate = {"rate": one.kind.rate / step} if isinstance(one.kind, Array) else {}
-        shown.append({"name": one.name, **kind, **rate, "value": value})
+        about = {"name": one.name, "kind": kind.name, "unit": kind.unit, "doc": kind.doc}
+        rate = {"rate": kind.rate / step} if isinstance(kind, Array) else {}
+        shown.append({**about, **rate, "value": value})
     return shown
-
-
-def _without_hidden(job: Job, texts: JsonObject, language: str | None, most: int) -> JsonObject:
-    """The texts of a clip with masks; `most`: from `hidden.most_places`."""
-    all_texts = [texts["reference"], texts["heard"], *texts["others"]]
-    most = max(most, *(len(hidden.places(job, text or "", language)) for text in all_texts))
-    reference, heard, *others = (hidden.shown(job, text, language, most) for text in all_texts)
-    words = hidden.words(job, texts["words"], language, most > 0)
-    return {"reference": reference, "heard": heard, "others": others, "words": words}
 
 
 def _others(corpus: Corpus, shard: str, utterance: FinalUtterance) -> list[str]:
@@ -192,19 +150,20 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
     if not more:
         if clip_row["outcome"] == "packaged" and (ready := _tar(corpus, items, clip_row["id"])):
             return ready
-        stored = corpus.shards.utterance(clip_row["recording"], clip_row["id"])
+        stored = corpus.utterance(clip_row["recording"], clip_row["id"])
         if stored is not None:
-            pcm = stored[1].heard.packed
-            intact = pcm is not None and not pcm["error_code"]
-            if pcm and intact and (ready := of_blob(corpus.out, stored[0], pcm)):
-                return hidden.silenced(ready[0], stored[1].muted), ready[1]
-    end += more
-    if more:
+            shard, utterance = stored
+            packed = utterance.heard.packed
+            if packed is not None and not packed["error_code"]:
+                with suppress(CorruptManifest, OSError):  # it is gone
+                    pcm = blobs.read(corpus.out, shard, packed)
+                    return hidden.silenced(pcm, utterance.muted), int(packed["rate"])
+    else:
         last = corpus.rows(
             f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?',
             [clip_row["recording"]],
         )
-        end = min(end, last[0]["last"])
+        end = min(end + more, last[0]["last"])
     return span(corpus, items, clip_row["recording"], max(start - more, 0.0), end, rate)
 
 
@@ -221,32 +180,35 @@ def bounds(row: JsonObject) -> tuple[float, float, int]:
 def span(
     corpus: Corpus, items: Items, recording: str, start: float, end: float, rate: int
 ) -> tuple[Int16s, int]:
-    """Seconds of a recording, decoded from its source; muted words are silent."""
-    locator = corpus.shards.locator(recording)
+    """Seconds of a recording, decoded from its source, mono; what is muted there, in the version or
+    by the last run's rules, is silent. Gone, with the reason, if it cannot be decoded."""
+    locator = corpus.locator(recording)
     if locator is None:
         raise Gone("its audio is neither in the version nor in OUT, and its source is unknown")
-    pcm, rate = of_source(locator, start, end, rate)
-    muted = [*_published_as_muted(corpus, items, recording)]
+    end = min(end, start + LONGEST)
+    try:
+        mono = audio.read_mix(locator, round(start * rate), round(end * rate))
+    except ItemError as error:
+        raise Gone(f"its source cannot be decoded: {error.detail or error.code}") from None
+    except OSError as error:
+        raise Gone(f"its source cannot be read: {error}") from None
+    pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
+    muted: list[tuple[float, float]] = []
+    if "muted" in items.columns:
+        rows = corpus.rows(
+            f"SELECT start, num_samples / seconds AS rate, muted FROM {items.name} "
+            "WHERE recording = ? AND muted IS NOT NULL",
+            [recording],
+        )
+        for one in rows:
+            spans = hidden.muted_spans(one["muted"])
+            muted += [
+                (one["start"] + a / one["rate"], one["start"] + b / one["rate"]) for a, b in spans
+            ]
     if (job := corpus.job()) is not None and hidden.mutes(job):
-        muted += corpus.shards.muted(recording)
+        muted += corpus.muted(recording)
     hit = ((low - start, high - start) for low, high in muted)
     return hidden.silenced(pcm, hidden.muted_places(hit, rate, len(pcm))), rate
-
-
-def _published_as_muted(
-    corpus: Corpus, items: Items, recording: str
-) -> Iterator[tuple[float, float]]:
-    """(start, end) in s of the muted spans of a recording in a version's clips."""
-    if "muted" not in items.columns:
-        return
-    rows = corpus.rows(
-        f"SELECT start, num_samples / seconds AS rate, muted FROM {items.name} "
-        "WHERE recording = ? AND muted IS NOT NULL",
-        [recording],
-    )
-    for one in rows:
-        for low, high in hidden.muted_spans(one["muted"]):
-            yield one["start"] + low / one["rate"], one["start"] + high / one["rate"]
 
 
 def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,7 @@ from ...tasks.recording.tracks import locator_of
 from ...tasks.scoring import near_texts
 from ...tasks.settings import FilterSettings
 from ...tasks.settings.job import Job
-from ...tasks.shard_store import annotated, hidden, manifest
+from ...tasks.shard_store import hidden, manifest
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.stages.stage import view_of
 from ...tasks.storage import queries, versions
@@ -52,68 +53,13 @@ class Run:
     job: Job | None
 
 
-class Shards:
-    """The checkpoints of `out`; `run`: the last run, if OUT has one."""
-
-    def __init__(self, out: Path, run: Callable[[], Run | None]) -> None:
-        self._out, self._run = out, run
-        self._lock = threading.Lock()
-        self._shard_of: dict[str, str] = {}
-        self._decided = lru_cache(HELD)(self._decide)
-
-    def shard_of(self, recording: str) -> str | None:
-        with self._lock:
-            if recording not in self._shard_of:
-                self._shard_of = {
-                    name: shard
-                    for shard in manifest.shards(self._out)
-                    for name in manifest.recordings(self._out, shard)
-                }
-            return self._shard_of.get(recording)
-
-    def locator(self, recording: str) -> Locator | None:
-        """Where a recording's bytes lie; None if no checkpoint has it."""
-        shard = self.shard_of(recording)
-        if shard is None:
-            return None
-        for row in manifest.listed(self._out, shard).to_pylist():
-            if row["recording"] == recording:
-                return locator_of(row, AUDIBLE)
-        return None
-
-    def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:
-        """(shard, utterance) by its id, judged by the last run's settings."""
-        shard = self.shard_of(recording)
-        if shard is None or key is None:
-            return None
-        utterances = self._utterances(shard, recording)
-        return (shard, utterances[key]) if key in utterances else None
-
-    def muted(self, recording: str) -> list[tuple[float, float]]:
-        """(start, end) in s of the spans of a recording that rules on text mute."""
-        if (shard := self.shard_of(recording)) is None:
-            return []
-        places: list[tuple[float, float]] = []
-        for one in self._utterances(shard, recording).values():
-            if one.muted and (packed := one.heard.packed):
-                begin, rate = one.cut.start / one.cut.rate, packed["rate"]
-                places += [
-                    (begin + low / rate, begin + high / rate)
-                    for low, high in hidden.muted_spans(one.muted)
-                ]
-        return places
-
-    def _utterances(self, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
-        """The utterances of a recording by id, as the last run judged them: a run may end while the
-        explorer is open."""
-        run = self._run()
-        return {} if run is None or run.job is None else self._decided(run, shard, recording)
-
-    def _decide(self, run: Run, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
-        assert run.job is not None
-        view = view_of(run.job, shard)
-        view.recordings = [r for r in view.recordings if r["recording"] == recording]
-        return {u.cut.id: u for u in view.transcribed()}
+@lru_cache(HELD)
+def _decided(run: Run, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
+    if run.job is None:
+        return {}
+    view = view_of(run.job, shard)
+    view.recordings = [r for r in view.recordings if r["recording"] == recording]
+    return {u.cut.id: u for u in view.transcribed()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +74,11 @@ class Items:
     def compared_text(self) -> str:
         """The column by which texts are compared."""
         return "normalised" if "normalised" in self.columns else "text"
+
+    @property
+    def labels(self) -> list[str]:
+        """The columns of the sources' labels."""
+        return [name for name in self.columns if name.startswith(loading.LABEL)]
 
     @property
     def listed(self) -> str:
@@ -151,10 +102,13 @@ class Corpus:
 
     def __init__(self, out: Path, home: Path, readable: Sequence[Path] | None = None) -> None:
         self.out, self._home = out, home
-        self.shards = Shards(out, self.run)
+        self._shards: dict[str, str] = {}  # by recording
+        self._finding = threading.Lock()
         self._run: Run | None = None
-        folders = _inside(out) if readable is None else readable
-        self._database = queries.connect(home, folders, name=DATABASE)
+        if readable is None:  # each folder may be a user's link to a larger disk
+            local = storage.store_of(out).mounted(out) is not None
+            readable = [(out / name).resolve() for name in ("datasets", "manifests") if local]
+        self._database = queries.connect(home, readable, name=DATABASE)
         self._lock = threading.Lock()
         self._items: dict[str, Items] = {}
         self._once = lru_cache(ANSWERS)(self.rows)
@@ -188,7 +142,8 @@ class Corpus:
     def items(self, asked: int | None = None) -> Items:
         """The table of a version; read on first use, and again once a run has begun to hide texts,
         or does not any more."""
-        number, heard = self.number(asked), not self.hides()
+        number, job = self.number(asked), self.job()
+        heard = job is not None and not hidden.hides(job)
         name = f"items_{number}{'_heard' if heard else ''}"
         with self._lock:
             if name not in self._items:
@@ -199,10 +154,45 @@ class Corpus:
                 self._items[name] = Items(number, name, columns)
         return self._items[name]
 
-    def hides(self) -> bool:
-        """Whether the last run's settings hide something in texts, or are unknown."""
-        job = self.job()
-        return job is None or hidden.hides(job)
+    def _shard_of(self, recording: str) -> str | None:
+        with self._finding:
+            if recording not in self._shards:
+                self._shards = {
+                    name: shard
+                    for shard in manifest.shards(self.out)
+                    for name in manifest.recordings(self.out, shard)
+                }
+            return self._shards.get(recording)
+
+    def locator(self, recording: str) -> Locator | None:
+        """Where a recording's bytes lie; None if no checkpoint has it."""
+        if (shard := self._shard_of(recording)) is not None:
+            for row in manifest.listed(self.out, shard).to_pylist():
+                if row["recording"] == recording:
+                    return locator_of(row, AUDIBLE)
+        return None
+
+    def _utterances(self, recording: str) -> tuple[str, Mapping[str, FinalUtterance]]:
+        """The shard of a recording, and its utterances by id, as the last run judged them: a run
+        may end while the explorer is open."""
+        run = self.run()
+        shard = self._shard_of(recording) if run is not None else None
+        return (shard, _decided(run, shard, recording)) if run and shard else ("", {})
+
+    def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:
+        """(shard, utterance) by its id."""
+        shard, utterances = self._utterances(recording)
+        return (shard, utterances[key]) if key is not None and key in utterances else None
+
+    def muted(self, recording: str) -> list[tuple[float, float]]:
+        """(start, end) in s of the spans of a recording that rules on text mute."""
+        places: list[tuple[float, float]] = []
+        for one in self._utterances(recording)[1].values():
+            if one.muted and (packed := one.heard.packed):
+                begin, rate = one.cut.start / one.cut.rate, packed["rate"]
+                spans = hidden.muted_spans(one.muted)
+                places += [(begin + low / rate, begin + high / rate) for low, high in spans]
+        return places
 
     def copied(self, items: Items) -> Path:
         """A database of its own with the table `items` of a version, and the views `ledger` (all of
@@ -211,17 +201,13 @@ class Corpus:
         with self._copying:
             if items.name not in self._copied:
                 with self.cursor() as cursor:
-                    cursor.execute(f"ATTACH {literal(str(place))} AS copied")
                     cursor.execute(
-                        f"CREATE TABLE copied.items AS SELECT item, {items.listed} "
-                        f"FROM {items.name} ORDER BY item"
-                    )
-                    cursor.execute("CREATE VIEW copied.ledger AS SELECT * FROM copied.items")
-                    cursor.execute(
+                        f"ATTACH {literal(str(place))} AS copied; CREATE TABLE copied.items AS "
+                        f"SELECT item, {items.listed} FROM {items.name} ORDER BY item; "
+                        "CREATE VIEW copied.ledger AS SELECT * FROM copied.items; "
                         "CREATE VIEW copied.utterances AS SELECT * FROM copied.items "
-                        "WHERE outcome = 'packaged'"
+                        "WHERE outcome = 'packaged'; DETACH copied"
                     )
-                    cursor.execute("DETACH copied")
                 self._copied.add(items.name)
         return place
 
@@ -230,18 +216,18 @@ class Corpus:
         [items]; computed on first use."""
         with self._counting:
             if items.name not in self._text_groups:
-                groups = near_texts.groups(self._texts(items), scratch=self._home)
+                text = identifier(items.compared_text)
+                with self.cursor() as cursor:
+                    relation = cursor.sql(f"SELECT {text} FROM {items.name} ORDER BY item")
+                    batches = self._while_going_on(relation.to_arrow_reader(BATCH))
+                    groups = near_texts.groups(batches, scratch=self._home)
                 self._text_groups[items.name] = groups.astype(np.int32)
             return self._text_groups[items.name]
 
-    def _texts(self, items: Items) -> Iterator[pa.Array]:
-        """The texts by which items are compared, in their order."""
-        text = identifier(items.compared_text)
-        with self.cursor() as cursor:
-            relation = cursor.sql(f"SELECT {text} FROM {items.name} ORDER BY item")
-            for batch in relation.to_arrow_reader(BATCH):
-                self.going_on()
-                yield batch.column(0)
+    def _while_going_on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+        for batch in batches:
+            self.going_on()
+            yield batch.column(0)
 
     @contextmanager
     def cursor(self) -> Iterator[DuckDBPyConnection]:
@@ -269,15 +255,17 @@ class Corpus:
                 )
         return rows
 
-    def batches(
-        self, sql: str, values: Sequence[SqlValue] = (), size: int = ROWS
-    ) -> Iterator[list[JsonObject]]:
+    def batches(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterator[list[JsonObject]]:
         """The rows of a query, by column; floats that JSON cannot hold are None."""
+
+        def plain(value: object) -> object:
+            return None if isinstance(value, float) and not math.isfinite(value) else value
+
         with self.cursor() as cursor:
             result = cursor.execute(sql, list(values))
             names = [column[0] for column in result.description]
-            while batch := result.fetchmany(size):
-                yield [dict(zip(names, map(_plain, row), strict=True)) for row in batch]
+            while batch := result.fetchmany(ROWS):
+                yield [dict(zip(names, map(plain, row), strict=True)) for row in batch]
 
     def once(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
         """`rows` of a query on a version's table, cached: the result never changes."""
@@ -299,11 +287,6 @@ class Corpus:
         run = self.run()
         return run.job if run else None
 
-    def labels(self) -> list[str]:
-        """The columns of labels of the last run's plug-ins."""
-        job = self.job()
-        return [] if job is None else [*annotated.labels(job)]
-
     def going_on(self) -> None:
         """Raises Ended if the explorer is ending; long work calls this now and then."""
         if self._ending:
@@ -319,17 +302,3 @@ class Corpus:
     def close(self) -> None:
         self.end()
         self._database.close()
-
-
-def _inside(out: Path) -> list[Path]:
-    """The real folders of a local OUT's tables: each may be a link by the user to a larger disk
-    (`tasks.storage.containment`)."""
-    if storage.store_of(out).mounted(out) is None:
-        return []
-    return [(out / name).resolve() for name in ("datasets", "manifests")]
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value

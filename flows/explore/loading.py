@@ -95,16 +95,20 @@ def load(
             f"a table of {version} cannot be read: {first_line(error)}; `uttermill verify` names "
             f"what is damaged"
         ) from None
-    return _described(cursor, name)
+    about = meanings()
+    return {
+        column: Column("number" if _is_number(kind) else "text", *about.get(column, ("", "")))
+        if not column.startswith(LABEL)
+        else Column("text", "", f"the source's label `{column.removeprefix(LABEL)}`; null: none")
+        for column, kind, *_ in cursor.execute(f"DESCRIBE {name}").fetchall()
+        if column not in HIDDEN
+    }
 
 
 #: DuckDB's errors that do not come from a damaged table.
 NO_DAMAGE = (
-    duckdb.PermissionException,
-    duckdb.ConstraintException,
-    duckdb.InterruptException,
-    duckdb.OutOfMemoryException,
-    duckdb.IOException,
+    *(duckdb.PermissionException, duckdb.ConstraintException, duckdb.InterruptException),
+    *(duckdb.OutOfMemoryException, duckdb.IOException),
 )
 
 
@@ -139,7 +143,7 @@ def compared(columns: Collection[str]) -> str:
     return f"(CASE WHEN text IS NOT NULL THEN {words} END)"
 
 
-def first_line(error: duckdb.Error) -> str:
+def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
@@ -180,9 +184,12 @@ def _parquet(
         for view, pattern in globs.items():
             if cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
                 views[view] = _view(cursor, view, pattern)
-        _require(views.get("ledger", {}), LEDGER_NEEDS, f"{version}/{schema.LEDGER_FILE}")
-        if "utterances" in views:
-            _require(views["utterances"], {"id"}, f"{version}/{schema.UTTERANCES_FILE}")
+        needed = [("ledger", LEDGER_NEEDS, schema.LEDGER_FILE)]
+        needed += [("utterances", {"id"}, schema.UTTERANCES_FILE)] if "utterances" in views else []
+        for view, names, file in needed:
+            if missing := sorted(names - views.get(view, {}).keys()):
+                says = f"{version}/{file} lacks the column {missing[0]}"
+                raise ConfigError(f"{says}; `uttermill verify` says more")
         yield views
 
 
@@ -198,11 +205,6 @@ LEDGER_APART = frozenset(
 LEDGER_NEEDS = {"recording", "utterance", "start", "end", "seconds", "sample_rate", "outcome"}
 
 
-def _require(types: Types, names: Collection[str], place: str) -> None:
-    if missing := sorted(set(names) - types.keys()):
-        raise ConfigError(f"{place} lacks the column {missing[0]}; `uttermill verify` says more")
-
-
 def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
     """Create a view whose columns have unique names, as DuckDB compares them, and only texts and
     numbers: values of other types become texts."""
@@ -213,11 +215,18 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
     for name, kind, *_ in cursor.execute(f"DESCRIBE SELECT * FROM {table}").fetchall():
         if kind.endswith("[]"):  # shown on a clip's own page; too much for all clips
             continue
-        field = meant.field(name) if meant and name in meant.names else None
-        types[free := _free(name, taken)] = target = _type(kind, field)
+        if meant and name in meant.names:
+            is_number = pa.types.is_primitive(meant.field(name).type)
+        else:
+            is_number = _is_number(kind)
+        types[free := _free(name, taken)] = target = NUMBER if is_number else TEXT
         columns.append(f"{_as(target, identifier(name))} AS {identifier(free)}")
         if name == "labels" and kind == LABELS:
-            for label in _labels(cursor, table):
+            labels = cursor.execute(
+                f"SELECT name FROM (SELECT unnest(map_keys(labels)) AS name FROM {table}) "
+                f"GROUP BY name ORDER BY count(*) DESC, name LIMIT {MOST_LABELS}"
+            ).fetchall()
+            for (label,) in sorted(labels):
                 types[free := _free(LABEL + label, taken)] = TEXT
                 value = _as(TEXT, f"map_extract(labels, {literal(label)})[1]")
                 columns.append(f"{value} AS {identifier(free)}")
@@ -226,15 +235,6 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
         f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {', '.join([*columns, part])} FROM {table}"
     )
     return types
-
-
-def _labels(cursor: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """The names of a table's labels, sorted."""
-    rows = cursor.execute(
-        f"SELECT name FROM (SELECT unnest(map_keys(labels)) AS name FROM {table}) "
-        f"GROUP BY name ORDER BY count(*) DESC, name LIMIT {MOST_LABELS}"
-    ).fetchall()
-    return sorted(row[0] for row in rows)
 
 
 def _free(name: str, taken: set[bytes]) -> str:
@@ -249,13 +249,6 @@ def _free(name: str, taken: set[bytes]) -> str:
 def _compared(name: str) -> bytes:
     """A name as DuckDB compares it: in lower case, for ASCII alone."""
     return name.encode().lower()
-
-
-def _type(kind: str, field: pa.Field | None) -> str:
-    """The type of a column for display: by its `field`, else by DuckDB's type."""
-    if field is None:
-        return NUMBER if _number(kind) else TEXT
-    return NUMBER if pa.types.is_primitive(field.type) else TEXT
 
 
 def _as(target: str, column: str) -> str:
@@ -351,25 +344,10 @@ def _has(views: Mapping[str, Types], view: str, columns: Types) -> bool:
     return columns.items() <= views.get(view, {}).items()
 
 
-def _number(kind: str) -> bool:
+def _is_number(kind: str) -> bool:
     """Whether one of DuckDB's types is a number: `BIGINT`, `DECIMAL(38,10)`."""
     others = ("DOUBLE", "FLOAT", "INTEGER", "UINTEGER")
     return kind in others or kind.endswith("INT") or kind.startswith("DECIMAL")
-
-
-def _described(cursor: duckdb.DuckDBPyConnection, name: str) -> dict[str, Column]:
-    about = meanings()
-    return {
-        row[0]: Column("number" if _number(row[1]) else "text", *_meaning(row[0], about))
-        for row in cursor.execute(f"DESCRIBE {name}").fetchall()
-        if row[0] not in HIDDEN
-    }
-
-
-def _meaning(name: str, about: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
-    if name.startswith(LABEL):
-        return "", f"the source's label `{name.removeprefix(LABEL)}`; null: none"
-    return about.get(name, ("", ""))
 
 
 def meanings() -> dict[str, tuple[str, str]]:

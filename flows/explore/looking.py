@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -23,19 +23,6 @@ from .corpus import Corpus, Gone
 ONLY = "only looking is possible here: there is no OUT whose next run would apply a decision"
 
 
-class _Places:
-    """Where recordings lie, in place of an OUT's checkpoints."""
-
-    def __init__(self, locators: Mapping[str, Locator]) -> None:
-        self._locators = locators
-
-    def locator(self, recording: str) -> Locator | None:
-        return self._locators.get(recording)
-
-    def utterance(self, recording: str, key: str | None) -> None:
-        """None: there are no checkpoints."""
-
-
 class Looking(Corpus):
     """One folder as the only version, with the number that it was published as, else 1."""
 
@@ -43,15 +30,24 @@ class Looking(Corpus):
 
     def __init__(self, folder: Path, home: Path) -> None:
         self._folder, self._number = folder, 1
-        locators: dict[str, Locator] = {}
+        self._locators: dict[str, Locator] = {}
         if versions.is_version(folder):
             self._number = int(versions.described(folder).get("version", 1))
         else:
-            rows, locators = looked_at(folder)
+            rows, self._locators = looked_at(folder)
             self._folder = home / "looked_at"
-            _write(rows, self._folder)
+            self._folder.mkdir()
+            table = pa.Table.from_pylist(rows, SCHEMA)
+            (self._folder / LEDGER_FILE).write_bytes(tables.parquet(table))
+            kept = [row["seconds"] for row in rows if row["outcome"] == "packaged"]
+            described = {  # what the explorer reads of a version
+                "utterances": {"in": len(rows), "packaged": len(kept)},
+                "seconds": {"in": sum(row["seconds"] for row in rows), "packaged": sum(kept)},
+                "settings": {},
+                "files": {},
+            }
+            (self._folder / DATASET_FILE).write_text(json.dumps(described))
         super().__init__(folder, home, [folder, self._folder])
-        self.shards = _Places(locators)  # type: ignore[assignment]
 
     def versions(self) -> list[int]:
         if not versions.is_version(self._folder):
@@ -66,20 +62,8 @@ class Looking(Corpus):
     def run(self) -> None:
         """None: there are no runs."""
 
-
-def _write(rows: Sequence[JsonObject], folder: Path) -> None:
-    """Write what the explorer reads of a version."""
-    folder.mkdir()
-    table = pa.Table.from_pylist([*rows], SCHEMA)
-    (folder / LEDGER_FILE).write_bytes(tables.parquet(table))
-    kept = [row["seconds"] for row in rows if row["outcome"] == "packaged"]
-    described = {
-        "utterances": {"in": len(rows), "packaged": len(kept)},
-        "seconds": {"in": sum(row["seconds"] for row in rows), "packaged": sum(kept)},
-        "settings": {},
-        "files": {},
-    }
-    (folder / DATASET_FILE).write_text(json.dumps(described))
+    def locator(self, recording: str) -> Locator | None:
+        return self._locators.get(recording)
 
 
 def alone(place: Path) -> bool:
@@ -144,7 +128,9 @@ def _rows(recording: Recording, dataset: str) -> Iterator[JsonObject]:
             rate, length = header.rate, (header.frames or 0) / header.rate
         except ItemError as wrong:
             error = (wrong.code, wrong.detail)
-    for number, segment in enumerate(_segments(recording, length)):
+    about = recording.text, recording.speaker, recording.language
+    whole = Segment(0.0, length, None, *about)
+    for number, segment in enumerate(recording.segments or [whole]):
         end = length if segment.end is None else segment.end
         yield {
             "recording": recording.path,
@@ -163,11 +149,3 @@ def _rows(recording: Recording, dataset: str) -> Iterator[JsonObject]:
             "speaker": segment.speaker,
             "language": segment.language,
         }
-
-
-def _segments(recording: Recording, length: float) -> Iterator[Segment]:
-    if recording.segments:
-        yield from recording.segments
-        return
-    about = recording.text, recording.speaker, recording.language
-    yield Segment(0.0, length, None, *about)

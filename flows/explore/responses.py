@@ -2,25 +2,25 @@
 
 A response too large for memory is first written to a file, then sent from it. So an error while the
 file is written is a response with a sentence; an error while it is sent breaks the connection
-before `Content-Length` is reached, which every client notices. A client that reads slowly, or not
-at all, costs no thread and no memory.
+before `Content-Length` is reached, which every client notices.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
 import duckdb
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...tasks.audio import write_wav_bytes
@@ -30,14 +30,10 @@ from ...tasks.storage import owners
 from ...tasks.storage.queries import literal
 from . import clip, query
 from .corpus import Corpus, Ended, Gone, Items
+from .loading import first_line
 from .query import Choice, Parameters
 
 Handler = Callable[[Request, Exception], Response]
-BLOCK = 1 << 18  # bytes read at once
-
-
-def asked(request: Request) -> list[tuple[str, str]]:
-    return request.query_params.multi_items()
 
 
 def answer(data: JsonValue, status: int = 200) -> Response:
@@ -74,21 +70,16 @@ def _failed(status: int, sentence: Callable[[Exception], str] = str) -> Handler:
     return lambda request, error: answer({"error": sentence(error)}, status)
 
 
-def _refused(error: Exception) -> str:
-    """DuckDB's error for an invalid pattern, or for a value that does not fit its column."""
-    return f"the query was refused: {str(error).splitlines()[0]}"
-
-
-def _broken(error: Exception) -> str:
-    return f"DuckDB cannot read its file any more; start again: {str(error).splitlines()[0]}"
-
-
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return answer({"error": error.detail}, error.status_code)
 
 
-#: The response to each kind of error.
+_BROKEN = _failed(
+    500, lambda error: f"DuckDB cannot read its file any more; start again: {first_line(error)}"
+)
+#: The response to each kind of error. `duckdb.Error`: an invalid pattern, or a value that does not
+#: fit its column.
 HANDLERS: dict[Any, Handler] = {
     Gone: _failed(404),
     Ended: _failed(503),
@@ -96,50 +87,39 @@ HANDLERS: dict[Any, Handler] = {
     UnsafePlace: _failed(400),
     MillError: _failed(500),
     OSError: _failed(500, lambda error: owners.words(error, tempfile.gettempdir())),
-    duckdb.Error: _failed(400, _refused),
+    duckdb.Error: _failed(400, lambda error: f"the query was refused: {first_line(error)}"),
     duckdb.InterruptException: _failed(503, lambda _: "the explorer ends"),
-    duckdb.IOException: _failed(500, _broken),
-    duckdb.FatalException: _failed(500, _broken),
+    duckdb.IOException: _BROKEN,
+    duckdb.FatalException: _BROKEN,
     ClientDisconnect: _failed(400, lambda _: "the client closed the connection"),
     HTTPException: _http,
 }
 
 
-class Sent(StreamingResponse):
-    """`size` bytes of an open file, from its position; closes it however the response ends."""
+class Sent(FileResponse):
+    """A file in the folder `home` that `write` fills, or a range of it; deleted however the
+    response ends."""
 
     def __init__(
-        self, file: IO[bytes], size: int, kind: str, headers: Mapping[str, str], status: int = 200
+        self,
+        home: Path,
+        write: Callable[[IO[bytes]], object],
+        kind: str,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        sized = {**headers, "Content-Length": str(size)}
-        super().__init__(_blocks(file, size), status, sized, kind)
-        self._file = file
+        with tempfile.NamedTemporaryFile(dir=home, delete=False) as file:
+            try:
+                write(cast(IO[bytes], file))
+            except BaseException:
+                os.unlink(file.name)
+                raise
+        super().__init__(file.name, headers=headers, media_type=kind)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._file:
+        try:
             await super().__call__(scope, receive, send)
-
-
-def made(home: Path, write: Callable[[IO[bytes]], object]) -> tuple[IO[bytes], int]:
-    """(an open file in the folder `home`, its size): `write` fills it; closing deletes it."""
-    file = cast(IO[bytes], tempfile.NamedTemporaryFile(dir=home))  # noqa: SIM115
-    try:
-        write(file)
-        size = file.seek(0, 2)
-        file.seek(0)
-    except BaseException:
-        file.close()
-        raise
-    return file, size
-
-
-def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
-    while size:
-        block = file.read(min(size, BLOCK))
-        if not block:
-            raise OSError("the file that is sent was cut short")
-        size -= len(block)
-        yield block
+        finally:
+            os.unlink(self.path)
 
 
 # A selection as a file: JSON lines, Parquet, or a zip of its audio and a list.
@@ -196,8 +176,11 @@ def archive(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) ->
         lines, taken = io.BytesIO(), set[str]()
         for row in rows:
             item = row.pop("item")
-            plain = _is_plain(row["id"]) and f"{row['id']}.wav" not in taken
-            taken.add(name := f"{row['id'] if plain else f'item-{item}'}.wav")
+            # Only an id of uttermill's form: others could lead a zip's reader to another folder.
+            plain = re.fullmatch(r"[A-Za-z0-9_-]{1,200}", row["id"] or "")
+            name = f"{row['id']}.wav"
+            name = name if plain and name not in taken else f"item-{item}.wav"
+            taken.add(name)
             try:
                 whole.writestr(name, write_wav_bytes(*clip.audio_of(corpus, items, item)))
                 row["audio"] = name
@@ -205,11 +188,6 @@ def archive(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) ->
                 row["audio_missing"] = str(error)
             lines.write(_line(row))
         whole.writestr("items.jsonl", lines.getvalue())
-
-
-def _is_plain(key: str | None) -> bool:
-    """Whether an id has uttermill's form: others could lead a zip's reader to another folder."""
-    return key is not None and re.fullmatch(r"[A-Za-z0-9_-]{1,200}", key) is not None
 
 
 #: Content types and writers, by ending.

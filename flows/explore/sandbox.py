@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,17 @@ def answer(database: Path, sql: str, going_on: Callable[[], None]) -> JsonObject
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     asked: str | None = json.dumps({"path": str(database), "sql": sql})
     command = environment.python("-m", "uttermill.flows.explore.sandbox")
-    began = time.monotonic()
+    began, printed = time.monotonic(), None
     with subprocess.Popen(
         command, **pipes, env=environment.of_child(), text=True, cwd="/"
     ) as running:
         try:
-            while (printed := _printed(running, asked)) is None:
+            while printed is None:
+                with suppress(subprocess.TimeoutExpired):
+                    printed = running.communicate(asked, timeout=POLL)[0]
                 asked = None
                 going_on()
-                if time.monotonic() - began > SECONDS:
+                if printed is None and time.monotonic() - began > SECONDS:
                     raise ConfigError(f"the query took more than {SECONDS} s; narrow it")
         finally:
             running.kill()
@@ -66,15 +69,6 @@ def answer(database: Path, sql: str, going_on: Callable[[], None]) -> JsonObject
     if "error" in data:
         raise ConfigError(str(data["error"]))
     return data
-
-
-def _printed(running: subprocess.Popen[str], asked: str | None) -> str | None:
-    """What it has printed, once it has ended; None if it still runs after a moment. `asked`: its
-    input, the first time."""
-    try:
-        return running.communicate(asked, timeout=POLL)[0]
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def _asked(path: str, sql: str) -> JsonObject:
@@ -103,12 +97,8 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def main() -> None:
+if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
     asked = json.load(sys.stdin)
     json.dump(_asked(asked["path"], asked["sql"]), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

@@ -22,13 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from tests.helpers import corpus
 from tests.insight.test_report import EVIL, job_of, recorded
 from uttermill.flows import cli
-from uttermill.flows.explore import app, charts, clip
+from uttermill.flows.explore import app, charts
 from uttermill.flows.explore.corpus import Corpus, Ended
+from uttermill.flows.explore.responses import Sent
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.storage import versions
 
@@ -286,15 +291,16 @@ def test_audio_of_kept_and_dropped(reader: TestClient, name: str) -> None:
     [
         ("bytes=0-3", (b"0123", 206)), ("bytes=7-", (b"789", 206)), ("bytes=-2", (b"89", 206)),
         ("bytes=5-99", (b"56789", 206)), ("bytes=10-", (b"", 416)), (None, (b"0123456789", 200)),
-        ("lines=1-2", (b"0123456789", 200)), ("bytes=1-2,4-5", (b"0123456789", 200)),
-        ("bytes=x-y", (b"0123456789", 200)), ("bytes=-", (b"0123456789", 200)),
-        ("bytes=0-\xb2", (b"0123456789", 200)), (f"bytes={'9' * 5000}-", (b"0123456789", 200)),
-        ("bytes=999999999999-", (b"", 416)), ("bytes=3-1", (b"", 416)),
     ],
 )  # fmt: skip
-def test_ranges(asked: str | None, found: tuple[bytes, int]) -> None:
-    first, size, status, _ = clip.part(10, asked)
-    assert (b"0123456789"[first : first + size], status) == found
+def test_ranges(asked: str | None, found: tuple[bytes, int], tmp_path: Path) -> None:
+    def answer(request: Request) -> Response:
+        return Sent(tmp_path, lambda file: file.write(b"0123456789"), "text/plain")
+
+    client = TestClient(Starlette(routes=[Route("/", answer)]))
+    response = client.get("/", headers={"range": asked} if asked else {})
+    assert (response.content, response.status_code) == found
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_exports(reader: TestClient) -> None:

@@ -107,7 +107,7 @@ def look(out: Path) -> list[int]:
             for row in explored.rows(f"SELECT * FROM {explored.items().name}"):
                 with suppress(MillError):
                     samples_of(explored.place(1), row)
-                    explored.shards.utterance(row["recording"], row["id"])
+                    explored.utterance(row["recording"], row["id"])
         finally:
             explored.close()
     shutil.rmtree(home)

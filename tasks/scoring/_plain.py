@@ -13,6 +13,8 @@ UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
 UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
+HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
 #: Marks that belong to the preceding letter: vowels of Devanagari and other Indic scripts, points
 #: of Arabic and Hebrew. Without them Python's \\w splits words in two: सौ.
 MARKS = "\u200d" + "".join(

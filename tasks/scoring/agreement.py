@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from ._plain import UNSPACED
+from ._plain import UNSPACED, squeezed
 from .rates import words
 from .said import spoken
 
@@ -47,8 +47,7 @@ def medoid(texts: Sequence[str]) -> int:
     return totals.index(min(totals))
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """`text`: the winning words, as the earliest text with them writes them; `confidence`: mean
     share of the texts that agree with the winner, over all slots; 1 for texts without words."""
 
@@ -69,7 +68,7 @@ def rover(texts: Sequence[str]) -> Vote:
         shares.append(keys.count(keys[best]) / len(keys))
         if (word := slot[best]) is not None:
             won.append(word)
-    return Vote(_joined(won), sum(shares) / len(shares) if shares else 1.0)
+    return Vote(squeezed(" ".join(won)), sum(shares) / len(shares) if shares else 1.0)
 
 
 def _key(word: str | None) -> str | None:
@@ -108,16 +107,3 @@ def _aligned(slots: list[Slot], written: list[str], number: int) -> list[Slot]:
             j -= 1
             aligned.append([*[None] * number, written[j]])
     return aligned[::-1]
-
-
-def _joined(written: Sequence[str]) -> str:
-    """Words joined by spaces, except in scripts without spaces."""
-    text = ""
-    for word in written:
-        bare = _bare(text[-1:]) or _bare(word[:1])
-        text += word if bare or not text else f" {word}"
-    return text
-
-
-def _bare(letter: str) -> bool:
-    return bool(re.match(f"[{UNSPACED}]", letter))

@@ -34,8 +34,8 @@ BLOCK = 32 * STRIDE
 class Costs(NamedTuple):
     """In nats: a frame of another sound, below the likeliest token; a skipped part."""
 
-    star: float
-    skip: float
+    star: float = STAR
+    skip: float = SKIP
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ def align(
     tokens: Int64s,
     sentences: Int64s,
     blank: int,
-    costs: Costs | None = None,
+    costs: Costs = Costs(),  # noqa: B008
 ) -> Path:
     """The path of `tokens` [L] through log-probabilities [T, V]. `sentences`: index of each
     sentence's first token, ascending from 0; none is empty. They may be other parts of a text, with
     other `costs`."""
-    lattice = _Lattice(tokens, np.append(sentences, len(tokens)), blank, costs or Costs(STAR, SKIP))
+    lattice = _Lattice(tokens, np.append(sentences, len(tokens)), blank, costs)
     path = Path(np.full(len(tokens), -1), np.full(len(tokens), -1))
     if not len(tokens) or not len(emissions):
         return path
@@ -104,15 +104,6 @@ class _Choice:
         return (False, index - 1) if self.blank[index - self.low] else (True, index)
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    low: int
-    high: int
-    frame: int
-    blanks: Float32s
-    tokens: Float32s
-
-
 class _Lattice:
     """Scores of all states after a frame; -inf outside of the window.
 
@@ -130,16 +121,16 @@ class _Lattice:
         self._low, self._high, self._frame = 0, min(1, len(tokens)), 0
         self._prepare(self._low, self._high)
 
-    def snapshot(self) -> _Snapshot:
+    def snapshot(self) -> tuple[int, int, int, Float32s, Float32s]:
         low, high = self._low, self._high
         scores = self._blanks[low : high + 1].copy(), self._tokens[low:high].copy()
-        return _Snapshot(low, high, self._frame, *scores)
+        return low, high, self._frame, *scores
 
-    def restore(self, kept: _Snapshot) -> None:
+    def restore(self, kept: tuple[int, int, int, Float32s, Float32s]) -> None:
         self._blanks[:], self._tokens[:] = -np.inf, -np.inf
-        self._low, self._high, self._frame = kept.low, kept.high, kept.frame
-        self._blanks[kept.low : kept.high + 1] = kept.blanks
-        self._tokens[kept.low : kept.high] = kept.tokens
+        self._low, self._high, self._frame, blanks, tokens = kept
+        self._blanks[self._low : self._high + 1] = blanks
+        self._tokens[self._low : self._high] = tokens
 
     def step(self, frame: NDArray[np.floating], choosing: bool = False) -> _Choice | None:
         """Process a frame of log-probabilities [V]; with `choosing`, return where states came
@@ -161,10 +152,8 @@ class _Lattice:
         moved = token > blank[1:] if choosing else None
         np.maximum(blank[1:], token, out=blank[1:])
         blank += heard[self._blank]
-        rest = blank[self._places]
-        rest += (
-            max(float(heard.max()) - self._costs.star - float(heard[self._blank]), 0.0) + self._cost
-        )
+        star = float(heard.max()) - self._costs.star - float(heard[self._blank])
+        rest = blank[self._places] + (max(star, 0.0) + self._cost)
         best = np.maximum.accumulate(rest)
         blank[self._places] = best - self._cost
         token[:] = after

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ..base.arrays import Bools, Int32s, Int64s, UInt64s
 from ..storage import queries
@@ -38,9 +39,6 @@ BANDS, ROWS = 16, 4
 WHOLE = 16  # texts sharing a band: up to this many are all compared pairwise
 AT_ONCE = 1 << 14  # texts
 
-#: An odd factor and a mask for each value of a sketch.
-_FACTORS, _MASKS = np.random.default_rng(0).integers(0, 1 << 63, (2, BANDS * ROWS), np.uint64)
-_FACTORS |= np.uint64(1)
 _EDGE = np.uint64(0x9E3779B97F4A7C15)
 _SPACED = f"([{UNSPACED}])"
 _BITS = 46  # of a pair's hash; the bits above hold an index below 2^17
@@ -55,8 +53,18 @@ def groups(
 ) -> Int64s:
     """The number of each text's group, from 0; -1 for a null or empty one. `texts`: in chunks;
     `near`: near-equal ones share a group."""
+    rows = 0
     with queries.tables(memory, scratch) as database:
-        rows = _store(database, texts)
+        database.execute("CREATE TABLE rows (row BIGINT, text VARCHAR)")
+        for some in texts:
+            row = np.arange(rows, rows + len(some))
+            queries.add(database, "rows", pa.table({"row": row, "text": some}))
+            rows += len(some)
+        database.execute("DELETE FROM rows WHERE text IS NULL OR text = ''")
+        database.execute(
+            "CREATE TABLE texts AS SELECT text, row_number() OVER (ORDER BY text) - 1 AS number "
+            "FROM (SELECT DISTINCT text FROM rows)"
+        )
         count = queries.column(database, "SELECT count(*) FROM texts")[0]
         group = np.arange(count)
         if near and count:
@@ -72,29 +80,11 @@ def groups(
     return answer
 
 
-def _store(database: DuckDBPyConnection, texts: Iterable[pa.Array | pa.ChunkedArray]) -> int:
-    """Makes the tables `rows`, and `texts` with each distinct text and its number; returns the
-    number of rows."""
-    database.execute("CREATE TABLE rows (row BIGINT, text VARCHAR)")
-    first = 0
-    for some in texts:
-        row = np.arange(first, first + len(some))
-        queries.add(database, "rows", pa.table({"row": row, "text": some}))
-        first += len(some)
-    database.execute("DELETE FROM rows WHERE text IS NULL OR text = ''")
-    database.execute(
-        "CREATE TABLE texts AS SELECT text, row_number() OVER (ORDER BY text) - 1 AS number "
-        "FROM (SELECT DISTINCT text FROM rows)"
-    )
-    return first
-
-
 def _sketch(
     database: DuckDBPyConnection, sketches: IO[bytes], first: int, marks: UInt64s, sizes: Int32s
 ) -> None:
-    """Append to `sketches` the bands of the long texts from `first` on, band by band.
-    Sets their `sizes`, the number of distinct pairs, and `marks`, a bit for each pair by its
-    hash."""
+    """Write to `sketches`, uint64 [BANDS, texts], the bands of the long texts from `first` on. Sets
+    their `sizes`, the number of distinct pairs, and `marks`, a bit for each pair by its hash."""
     some = database.sql(
         "SELECT number, text FROM texts "
         f"WHERE number BETWEEN {first} AND {first + AT_ONCE - 1} ORDER BY number"
@@ -106,29 +96,41 @@ def _sketch(
     if not len(text):
         return
     starts = np.flatnonzero(np.diff(text, prepend=-1))
-    numbers = text[starts] + first
-    sizes[numbers] = count[text[starts]]
-    marks[numbers] = np.bitwise_or.reduceat(np.uint64(1) << (pair >> np.uint64(58)), starts)
-    hashes = np.empty_like(pair)
-    for number in range(BANDS):
-        key = np.full(len(starts), number, np.uint64)
-        for row in range(number * ROWS, (number + 1) * ROWS):
-            np.bitwise_xor(pair, _MASKS[row], out=hashes)
-            np.multiply(hashes, _FACTORS[row], out=hashes)
-            key = mixed(key * _EDGE + np.minimum.reduceat(hashes, starts))
+    local = text[starts]
+    sizes[local + first] = count[local]
+    bits = np.uint64(1) << (pair >> np.uint64(58))
+    marks[local + first] = np.bitwise_or.reduceat(bits, starts)
+    keys = np.zeros((BANDS, len(some)), np.uint64)
+    keys[:, local] = bands(text, pair, *_HASHING).T
+    for number, key in enumerate(keys):
+        sketches.seek(8 * (number * len(sizes) + first))
         sketches.write(key.data)
 
 
-def _band(sketches: IO[bytes], number: int, sizes: Int32s) -> UInt64s:
-    """A band of all long texts, ordered by their numbers; uint64 [long texts]."""
-    values: list[UInt64s] = []
-    start = 0
-    for first in range(0, len(sizes), AT_ONCE):
-        count = int(np.count_nonzero(sizes[first : first + AT_ONCE]))
-        sketches.seek(start + number * count * 8)
-        values.append(np.frombuffer(sketches.read(count * 8), np.uint64))
-        start += BANDS * count * 8
-    return np.concatenate(values)
+def hashing(seed: int, count: int) -> NDArray[np.uint64]:
+    """An odd factor and a mask for each value of `count` bands; uint64 [2, count, ROWS]."""
+    factors, masks = np.random.default_rng(seed).integers(0, 1 << 63, (2, count, ROWS), np.uint64)
+    return np.stack([factors | np.uint64(1), masks])
+
+
+_HASHING = hashing(0, BANDS)
+
+
+def bands(
+    text: Int64s, pair: UInt64s, factors: NDArray[np.uint64], masks: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """The bands of texts, from their pairs (`word_pairs`); uint64 [texts, bands]."""
+    starts = np.flatnonzero(np.diff(text, prepend=-1))
+    keys = np.empty((len(starts), len(factors)), np.uint64)
+    hashes = np.empty_like(pair)
+    for number in range(len(factors) if len(starts) else 0):
+        key = np.full(len(starts), number, np.uint64)
+        for factor, mask in zip(factors[number], masks[number], strict=True):
+            np.bitwise_xor(pair, mask, out=hashes)
+            np.multiply(hashes, factor, out=hashes)
+            key = mixed(key * _EDGE + np.minimum.reduceat(hashes, starts))
+        keys[:, number] = key
+    return keys
 
 
 def word_pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
@@ -176,7 +178,10 @@ def _joined(
     if not len(numbers):
         return group
     for band in range(BANDS):
-        for more in _proposed(numbers, _band(sketches, band, sizes)):
+        size = 8 * len(sizes)
+        sketches.seek(band * size)
+        values = np.frombuffer(sketches.read(size).ljust(size, b"\0"), np.uint64)
+        for more in _proposed(numbers, values[numbers]):
             more = _apart(group, more)
             more = np.compress(_may_be_near(marks[more], sizes[more]), more, axis=1)
             pairs = np.concatenate([pairs, more], axis=1)
@@ -225,10 +230,24 @@ def _proposed(number: Int32s, value: UInt64s) -> Iterator[Int32s]:
 
 
 def _compared(database: DuckDBPyConnection, group: Int64s, pairs: Int32s) -> Int64s:
-    """The groups after comparing these pairs of texts."""
+    """The groups after comparing these pairs of texts; a joined one gets the least number."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     one, other = np.unique(pairs.astype(np.int64), axis=1)
     near = _near(database, one, other)
-    return _merged(group, group[one[near]], group[other[near]])
+    groups, index = np.unique(group[np.stack([one[near], other[near]])], return_inverse=True)
+    if not len(groups):
+        return group
+    edges = tuple(index.reshape(2, -1))
+    graph = coo_array((np.ones(len(edges[0]), np.int8), edges), (len(groups), len(groups)))
+    _, part = connected_components(graph, directed=False)
+    least = np.full(int(part.max()) + 1, len(group))
+    np.minimum.at(least, part, groups)
+    renamed = np.arange(len(group))
+    renamed[groups] = least[part]
+    merged: Int64s = renamed[group]
+    return merged
 
 
 def _near(database: DuckDBPyConnection, one: Int64s, other: Int64s) -> Bools:
@@ -257,22 +276,3 @@ def _spread(base: Int64s, values: Int64s, starts: Int64s, sizes: Int64s) -> Int6
     places = np.repeat(starts - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
     spread: Int64s = np.repeat(base, sizes) | values[places]
     return spread
-
-
-def _merged(group: Int64s, one: Int64s, other: Int64s) -> Int64s:
-    """The groups after joining these pairs of groups; a joined one gets the least number."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if not len(one):
-        return group
-    groups, index = np.unique(np.concatenate([one, other]), return_inverse=True)
-    edges = tuple(index.reshape(2, len(one)))
-    graph = coo_array((np.ones(len(one), np.int8), edges), (len(groups), len(groups)))
-    _, part = connected_components(graph, directed=False)
-    least = np.full(int(part.max()) + 1, len(group))
-    np.minimum.at(least, part, groups)
-    renamed = np.arange(len(group))
-    renamed[groups] = least[part]
-    merged: Int64s = renamed[group]
-    return merged

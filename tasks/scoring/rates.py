@@ -16,15 +16,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..base.schema import TranscriptRow
-from ._plain import UNSPACED
+from ._plain import HAN, KANA, UNSPACED
 from .cleaning import clean, wordless
 from .normalisers import LONGEST, base, normalise
 from .said import spoken
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
-_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
 _HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _EAST_ASIAN = {"ja", "ko", "yue", "zh"}
 
 
@@ -60,7 +58,7 @@ def language_of(stated: str | None, reference: str | None, heard: str | None) ->
     if not reference:
         return guess
     letters = sum(map(str.isalpha, reference))
-    kana, hangul, han = (len(s.findall(reference)) for s in (_KANA, _HANGUL, _HAN))
+    kana, hangul, han = (len(s.findall(reference)) for s in (KANA, _HANGUL, HAN))
     if 2 * (kana + hangul + han) <= letters:
         return "" if guess in _EAST_ASIAN else guess
     if hangul > kana + han:
@@ -121,6 +119,7 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
     raw = row["raw_text"]
     read, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
     counts = _counts(read, heard, language) if words_in_it and raw is not None else None
+    words, word_errors, chars, char_errors = counts or (None, None, None, None)
     return {
         **row,
         "raw_text": raw,
@@ -128,10 +127,10 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
         "normalised": None if raw is None else heard,
         "reference": reference,
         "reference_normalised": read if reference else None,
-        "words": counts.words if counts else None,
-        "word_errors": counts.word_errors if counts else None,
-        "chars": counts.chars if counts else None,
-        "char_errors": counts.char_errors if counts else None,
+        "words": words,
+        "word_errors": word_errors,
+        "chars": chars,
+        "char_errors": char_errors,
         "scoring": language,
     }
 

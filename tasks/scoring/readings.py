@@ -95,24 +95,18 @@ def _abbreviated(text: str, other: str, language: str) -> str:
     runs = [re.sub(_BETWEEN, "", run[0]).lower() for run in _RUN.finditer(text)]
     lone = bool(runs) or bool(_LONE.search(text))
     letters = bool(runs) and _plain.capitals_tell(text)
-    english = base(language) == "en"
-    for token, certain in _abbreviations(other):
+    # Tokens of the other text that may be spelled out here; whether their capitals prove it.
+    certain = _plain.capitals_tell(other)
+    tokens = {t for t in _plain.TOKEN.findall(other) if 2 <= len(t) <= LONGEST_ABBREVIATION}
+    tokens = {t for t in tokens if t.lower() != t.upper() and (not certain or t.isupper())}
+    named = certain and base(language) == "en"
+    for token in sorted(tokens, key=lambda t: (-len(t), t)):
         figures = lone and any(c.isdecimal() for c in token)
-        named = certain and english
         if named or figures or any(token.lower() in run for run in runs):
             only_capitals = not certain and bool(_VOWEL.search(token))
             if letters or figures or not only_capitals:
                 text = _spelled(token, named, only_capitals).sub(token, text)
     return text
-
-
-def _abbreviations(text: str) -> Iterator[tuple[str, bool]]:
-    """Tokens that may be spelled out, longest first, and whether their capitals prove it."""
-    tokens = {t for t in _plain.TOKEN.findall(text) if 2 <= len(t) <= LONGEST_ABBREVIATION}
-    tells = _plain.capitals_tell(text)
-    for token in sorted(tokens, key=lambda t: (-len(t), t)):
-        if token.lower() != token.upper() and (not tells or token.isupper()):
-            yield token, tells
 
 
 def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
@@ -163,13 +157,8 @@ def _read_nearer(text: str, normal: str, other: str, language: str) -> str:
             for phrase in part.phrases
         ]
         readings = [(normalise(whole, language), whole, end) for whole, end in tried]
-        nearest = min(
-            (
-                (Levenshtein.distance(form, other), form, whole, end)
-                for form, whole, end in readings
-            ),
-            default=(best, normal, text, start),
-        )
+        distances = [(Levenshtein.distance(read[0], other), *read) for read in readings]
+        nearest = min(distances, default=(best, normal, text, start))
         if nearest[0] < best:
             shift += len(nearest[2]) - len(text)
             best, normal, text, done = nearest

@@ -15,27 +15,19 @@ counted as if they were English.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from . import _plain
-from ._plain import CHAR
-from .normalisers import (
-    base,
-    figures_to_words,
-    has_words,
-    ordinal,
-    says,
-    signs_read,
-)
+from ._plain import CHAR, HAN, KANA
+from .normalisers import base, figures_to_words, has_words, ordinal, says, signs_read
 
 #: Up to SPELLED letters an abbreviation is always spelled; a longer one only if it is
 #: unpronounceable (HTML, but not NATO), and none of more than LONGEST letters.
 SPELLED, LONGEST = 3, 6
 
 _TO_READ = re.compile(r"[\d¼-¾⅐-⅞]|[A-ZÀ-ÖØ-ÞΑ-ΩА-Я]{2}")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
 _LETTER = rf"(?!\d){CHAR}"
 _EDGE = re.compile(rf"(?<=\d)(?={_LETTER})|(?<={CHAR})(?<!\d)(?=\d)")
 _CAPITALS = re.compile(rf"(?<!{_LETTER})((?:{_LETTER}){{2,{LONGEST}}}?)(s?)(?!{_LETTER})")
@@ -70,19 +62,11 @@ def spoken(normalised: str, language: str | None) -> str:
 
 def _spelled(token: re.Match[str]) -> str:
     letters, plural = token[1], token[2]
-    if not plural and _ROMAN.fullmatch(letters):
-        return str(_roman(letters))
+    if not plural and _ROMAN.fullmatch(letters):  # XIV: 14
+        values = [*map(_ROMAN_VALUES.__getitem__, letters), 0]
+        return str(sum(-one if one < after else one for one, after in pairwise(values)))
     alone = letters.isupper() and (len(letters) <= SPELLED or _UNSPEAKABLE.search(letters))
     return f"{' '.join(letters)}{plural}" if alone else token[0]
-
-
-def _roman(letters: str) -> int:
-    """ "XIV" -> 14."""
-    values = [*map(_ROMAN_VALUES.__getitem__, letters)]
-    return sum(
-        -value if value < after else value
-        for value, after in zip(values, [*values[1:], 0], strict=True)
-    )
 
 
 def _language(text: str, language: str | None) -> str:
@@ -90,7 +74,7 @@ def _language(text: str, language: str | None) -> str:
     one."""
     code = base(language or "")
     letters = sum(map(str.isalpha, text))
-    han, kana = len(_HAN.findall(text)), len(_KANA.findall(text))
+    han, kana = len(HAN.findall(text)), len(KANA.findall(text))
     if code not in ("zh", "yue", "ja", "ko") and 2 * (han + kana) > letters:
         return "ja" if kana else "zh"
     return code if has_words(code) else "en"
@@ -151,21 +135,9 @@ _ENDINGS = {
 }
 #: Words for signs that the language's reading lacks.
 _SIGNS = {
-    "%": "percent",
-    "€": "euro",
-    "$": "dollar",
-    "£": "pound",
-    "¥": "yuan",
-    "₽": "рублей",
-    "₩": "won",
-    "₹": "rupees",
-    "₺": "lira",
-    "₴": "hryvnia",
-    "°C": "degrees celsius",
-    "°F": "degrees fahrenheit",
-    "°": "degrees",
-    "+": "plus",
-    "=": "equals",
+    **{"%": "percent", "€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₽": "рублей"},
+    **{"₩": "won", "₹": "rupees", "₺": "lira", "₴": "hryvnia", "+": "plus", "=": "equals"},
+    **{"°C": "degrees celsius", "°F": "degrees fahrenheit", "°": "degrees"},
 }
 _HAN_SIGNS = {"¥": "元", "€": "欧元", "$": "美元", "°C": "摄氏度", "°F": "华氏度", "°": "度"}
 _OTHER_SIGNS = {
@@ -209,7 +181,13 @@ def marks_read(text: str, code: str) -> str:
     if code in _DATE_SIGNS and code != "ko":
         minus, percent = ("マイナス", r"\1パーセント") if code == "ja" else ("负", r"百分之\1")
         text = signs_read(text, minus, percent)
-    text = _SIGN.sub(_word_of_sign(code), text)
+    words = _SIGNS | _OTHER_SIGNS.get(code, {})
+
+    def word(match: re.Match[str]) -> str:
+        sign = match[1] or match[2] or match[3]
+        return match[0] if says(code, sign) else f" {words[sign]} "
+
+    text = _SIGN.sub(word, text)
     return _CODE.sub(lambda m: m[0] if int(m[0][-9:]) % ROUND == 0 else _one_by_one(m[0]), text)
 
 
@@ -251,13 +229,3 @@ def _grouped(match: re.Match[str]) -> str:
     if len(figures) < LONG or all(map(_PLAIN_NUMBER.fullmatch, groups)):
         return match[0] if "–" in match[0] else ", ".join(groups)
     return _one_by_one(figures)
-
-
-def _word_of_sign(code: str) -> Callable[[re.Match[str]], str]:
-    words = _SIGNS | _OTHER_SIGNS.get(code, {})
-
-    def word(match: re.Match[str]) -> str:
-        sign = match[1] or match[2] or match[3]
-        return match[0] if says(code, sign) else f" {words[sign]} "
-
-    return word

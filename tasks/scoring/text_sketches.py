@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 
 from ..base.arrays import Bools, Int64s, UInt64s
 from ..storage import sorted_keys
-from .near_texts import AT_ONCE, FEWEST_PAIRS, distinct, mixed, word_pairs
+from .near_texts import AT_ONCE, FEWEST_PAIRS, bands, distinct, hashing, word_pairs
+from .near_texts import ROWS as ROWS
 
-BANDS, ROWS = 64, 4
+BANDS = 64
 LEAST = 10  # bands in common from which on two texts count as near-equal
 SEARCHED = 16  # bands by which pairs are proposed: 99 % of those that share 0.7
 _BITS = 46  # as in `near_texts.distinct`
-_FACTORS, _MASKS = np.random.default_rng(62).integers(0, 1 << 63, (2, BANDS, ROWS), np.uint64)
-_FACTORS |= np.uint64(1)
-_EDGE = np.uint64(0x9E3779B97F4A7C15)
+_HASHING = hashing(62, BANDS)
 
 
 class Sketches(NamedTuple):
@@ -59,26 +58,9 @@ def _sketched(texts: pa.Array) -> Sketches:
     hashes = sorted_keys.hashes(texts.to_pylist())
     high, low = hashes.T.copy() if len(texts) else np.zeros((2, 0), np.uint64)
     long = np.bincount(distinct(text, pair) >> _BITS, minlength=len(texts)) >= FEWEST_PAIRS
-    bands = np.zeros((len(texts), BANDS), np.uint64)
-    bands[long] = _bands(text[long[text]], pair[long[text]], BANDS)
-    return Sketches(words, high, low, long, bands)
-
-
-def _bands(text: Int64s, pair: UInt64s, count: int) -> NDArray[np.uint64]:
-    """The first bands of texts, from their pairs; uint64 [texts, count]."""
-    starts = np.flatnonzero(np.diff(text, prepend=-1))
-    keys = np.empty((len(starts), count), np.uint64)
-    if not len(starts):
-        return keys
-    hashes = np.empty_like(pair)
-    for number in range(count):
-        key = np.full(len(starts), number, np.uint64)
-        for row in range(ROWS):
-            np.bitwise_xor(pair, _MASKS[number, row], out=hashes)
-            np.multiply(hashes, _FACTORS[number, row], out=hashes)
-            key = mixed(key * _EDGE + np.minimum.reduceat(hashes, starts))
-        keys[:, number] = key
-    return keys
+    keys = np.zeros((len(texts), BANDS), np.uint64)
+    keys[long] = bands(text[long[text]], pair[long[text]], *_HASHING)
+    return Sketches(words, high, low, long, keys)
 
 
 class Known:
@@ -118,12 +100,13 @@ class Known:
         text, pair = word_pairs(texts.take(which))
         long = np.bincount(distinct(text, pair) >> _BITS, minlength=len(which)) >= FEWEST_PAIRS
         text, pair = text[long[text]], pair[long[text]]
-        one, other = self._proposed(np.flatnonzero(long), _bands(text, pair, SEARCHED))
+        searched = bands(text, pair, *_HASHING[:, :SEARCHED])
+        one, other = self._proposed(np.flatnonzero(long), searched)
         if not len(one):
             return
         proposed, place = np.unique(one, return_inverse=True)
         some = np.isin(text, proposed)
-        equal = _bands(text[some], pair[some], BANDS)[place] == self._bands[other]
+        equal = bands(text[some], pair[some], *_HASHING)[place] == self._bands[other]
         count = equal.sum(axis=1)
         best = np.lexsort((other, -count, one))
         best = best[np.diff(one[best], prepend=-1) != 0]

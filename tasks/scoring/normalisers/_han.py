@@ -72,20 +72,17 @@ def _numbers(run: str) -> str:
         return number
     numbers, start = [], 0
     while start < len(run):
-        end = next((e for e in range(len(run), start, -1) if _is_number(run, start, e)), None)
-        if end is None:
+        for end in range(len(run), start, -1):
+            if end < len(run) and run[end] in _SMALL and run[end - 1] not in _SMALL:
+                continue  # a figure belongs to the unit after it
+            part = run[start:end]
+            if (part.isascii() and part.isdecimal()) or _number(part) != part:
+                break
+        else:
             return run
-        numbers.append(_number(run[start:end]))
+        numbers.append(_number(part))
         start = end
     return " ".join(numbers)
-
-
-def _is_number(run: str, start: int, end: int) -> bool:
-    """Whether a part of a run is a number by itself; a figure belongs to the unit after it."""
-    if end < len(run) and run[end] in _SMALL and run[end - 1] not in _SMALL:
-        return False
-    part = run[start:end]
-    return (part.isascii() and part.isdecimal()) or _number(part) != part
 
 
 def _value(tokens: list[str]) -> int | None:

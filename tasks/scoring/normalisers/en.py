@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -45,83 +44,65 @@ class _Characters(dict[int, str]):
         return kept
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Whisper's tables, in the form used here."""
-
-    ignored: re.Pattern[str]
-    short: re.Pattern[str]  # mr, gonna, can't
-    endings: re.Pattern[str]  # n't, 's been, 'll
-    forms: dict[str, str]  # of both
-    numbers: EnglishNumberNormalizer  # spoken numbers of a text -> figures
-    numerals: frozenset[str]  # words that begin or are a number
-    spellings: Callable[[str], str]
-    characters: _Characters
-
-
 @lru_cache(maxsize=1)
-def _tables() -> _Tables:
+def _pass() -> Callable[[str], str]:
+    """One pass of the rule, by Whisper's tables."""
     from whisper_normalizer.english import EnglishTextNormalizer
 
     rule = EnglishTextNormalizer()
     forms = {pattern.replace(r"\b", ""): form for pattern, form in rule.replacers.items()}
-    endings = [f for f in forms if rf"\b{f}\b" not in rule.replacers]
-    short = [f for f in forms if f not in endings]
-    n = rule.standardize_numbers
-    suffixed = n.ones_suffixed, n.tens_suffixed, n.multipliers_suffixed
-    numerals = n.zeros, n.ones, n.tens, n.multipliers, *suffixed
-    return _Tables(
-        re.compile(rule.ignore_patterns),
-        re.compile(rf"\b(?:{'|'.join(short)})\b"),
-        re.compile(rf"(?:{'|'.join(endings)})\b"),
-        forms,
-        n,
-        frozenset().union(*numerals),
-        rule.standardize_spellings,
-        _Characters(),
-    )
+    endings = [f for f in forms if rf"\b{f}\b" not in rule.replacers]  # n't, 's been, 'll
+    short = [f for f in forms if f not in endings]  # mr, gonna, can't
+    ignored = re.compile(rule.ignore_patterns)
+    of_short = re.compile(rf"\b(?:{'|'.join(short)})\b")
+    of_endings = re.compile(rf"(?:{'|'.join(endings)})\b")
+    numbers, characters = rule.standardize_numbers, _Characters()
+    suffixed = numbers.ones_suffixed, numbers.tens_suffixed, numbers.multipliers_suffixed
+    plain = numbers.zeros, numbers.ones, numbers.tens, numbers.multipliers
+    numerals = frozenset[str]().union(*plain, *suffixed)  # words that begin or are a number
+
+    def once(text: str) -> str:
+        text = _plain.JOINERS.sub("", _plain.compatible(text)).lower()
+        text = _BRACKETED.sub("", text).translate(_BRACKETS)
+        text = " ".join(text.split()).replace(" '", "'")
+        text = of_short.sub(lambda m: forms[m[0]], ignored.sub("", text))
+        if "'" in text:
+            text = of_endings.sub(lambda m: forms[m[0]], text)
+        text = _FULL_STOP.sub(r" \1", _COMMA.sub(r"\1", text))
+        words = text.translate(characters).split()
+        if any(word in numerals or not word.isalpha() for word in words):
+            words = [part for run in _runs(words, numbers) for part in run]
+        text = rule.standardize_spellings(" ".join(words))
+        text = _LOOSE_PERCENT.sub(r"\1 ", _LOOSE_SIGN.sub(r" \1", text))
+        return _plain.figures_joined(_plain.squeezed(text))
+
+    return once
 
 
 def normalise(text: str) -> str:
+    once = _pass()
     for _ in range(ROUNDS):
-        before, text = text, _once(text)
+        before, text = text, once(text)
         if text == before:
             break
     return text
 
 
-def _once(text: str) -> str:
-    tables = _tables()
-    text = _plain.JOINERS.sub("", _plain.compatible(text)).lower()
-    text = _BRACKETED.sub("", text).translate(_BRACKETS)
-    text = " ".join(text.split()).replace(" '", "'")
-    text = tables.short.sub(lambda m: tables.forms[m[0]], tables.ignored.sub("", text))
-    if "'" in text:
-        text = tables.endings.sub(lambda m: tables.forms[m[0]], text)
-    text = _FULL_STOP.sub(r" \1", _COMMA.sub(r"\1", text))
-    words = text.translate(tables.characters).split()
-    if any(word in tables.numerals or not word.isalpha() for word in words):
-        words = [part for run in _runs(words, tables) for part in run]
-    text = tables.spellings(" ".join(words))
-    text = _LOOSE_PERCENT.sub(r"\1 ", _LOOSE_SIGN.sub(r" \1", text))
-    return _plain.figures_joined(_plain.squeezed(text))
-
-
-def _runs(words: list[str], tables: _Tables) -> Iterator[list[str]]:
+def _runs(words: list[str], numbers: EnglishNumberNormalizer) -> Iterator[list[str]]:
     """The words with spoken numbers in figures. They are split where a number would exceed what
     Python parses, which nobody says."""
     run: list[str] = []
     length = 0
     for word in words:
         if _FIGURES.search(word):
-            yield tables.numbers(" ".join(run)).split()
+            yield numbers(" ".join(run)).split()
             yield [word]
             run, length = [], 0
             continue
         run.append(word)
-        spoken = word in tables.numbers.words or not word.isalpha()
+        spoken = word in numbers.words or not word.isalpha()
         length = length + 1 if spoken else 0
         if length == LONGEST_RUN:
-            yield tables.numbers(" ".join(run)).split()
+            yield numbers(" ".join(run)).split()
             run, length = [], 0
-    yield tables.numbers(" ".join(run)).split()
+    yield numbers(" ".join(run)).split()

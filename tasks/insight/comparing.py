@@ -9,7 +9,8 @@ recogniser heard them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Template
 
-from ..base.json_types import DatasetJson, JsonObject
+from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE
 from ..publish.published import Dataset
 from ..storage import queries, tables, versions
@@ -45,39 +46,44 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
     """What `uttermill compare --json` prints: `versions`; `totals` and `leaks`, by name; `reasons`,
     by name, with items and seconds; `clips`: added, removed, changed (text, samples, split, speaker
     or language), and in both. Each number of two versions is a list of two. Rates are null without
-    references."""
+    references. `leaks`: by `split kind`, the clips that share something with train; of a split
+    without clips none."""
     both = (old, new)
     described = [version.description for version in both]
-    clips = [_clips(version.path, (*_CLIP_COLUMNS, *_COUNTS)) for version in both]
     with queries.tables() as database:
-        for name, table in zip(("old", "new"), clips, strict=True):
-            database.register(name, table)
+        for name, version in (("old", old), ("new", new)):
+            database.register(name, _clips(version.path, _CLIP_COLUMNS))
         counted = f"SELECT became, count(*) FROM ({_CLIPS}) GROUP BY became"
-        count = dict.fromkeys((NEW, CHANGED, SAME, REMOVED), 0) | dict(
-            database.sql(counted).fetchall()
-        )
+        count = Counter(dict(database.sql(counted).fetchall()))
+    reasons: list[JsonObject] = [{**facts["reasons"]} for facts in described]
+    leaks = [facts.get("leaks", {}) for facts in described]
+    kinds = ("text", "speaker", "recording", "audio")
+    nothing: JsonObject = {"items": 0, "seconds": 0.0}
     return {
         "versions": [str(version.path) for version in both],
-        "totals": _totals(described, clips),
+        "totals": totals(old, new),
         "clips": {
             "added": count[NEW],
             "removed": count[REMOVED],
             "changed": count[CHANGED],
             "common": count[SAME] + count[CHANGED],
         },
-        "reasons": _reasons(*(facts["reasons"] for facts in described)),
-        "leaks": _leaks(*(facts.get("leaks", {}) for facts in described)),
+        "reasons": {
+            name: {key: [side.get(name, nothing)[key] for side in reasons] for key in nothing}
+            for name in sorted({name for side in reasons for name in side})
+        },
+        "leaks": {
+            f"{split} {kind}": [side.get(split, {kind: 0}).get(kind) for side in leaks]
+            for split in sorted({name for side in leaks for name in side})
+            for kind in kinds
+        },
     }
 
 
 def totals(old: Dataset, new: Dataset) -> Totals:
     """`totals` of `compare` alone, which needs no text and matches no clips."""
-    both = (old, new)
-    clips = [_clips(version.path, _COUNTS) for version in both]
-    return _totals([version.description for version in both], clips)
-
-
-def _totals(described: Sequence[DatasetJson], clips: Iterable[pa.Table]) -> Totals:
+    described = [version.description for version in (old, new)]
+    clips = [_clips(version.path, _COUNTS) for version in (old, new)]
     scored = [table.filter(pc.is_valid(table["words"])) for table in clips]
     errors = [[pc.sum(table[name]).as_py() or 0 for name in _COUNTS] for table in scored]
     seconds = [facts["seconds"] for facts in described]
@@ -123,26 +129,6 @@ def picture(result: JsonObject) -> str:
     most = max(max(hours) for _, hours in bars) or 1.0
     drawn: str = template.render(bars=bars, old=old, new=new, most=most)
     return drawn + "\n"
-
-
-def _reasons(old: JsonObject, new: JsonObject) -> JsonObject:
-    nothing = {"items": 0, "seconds": 0.0}
-    sides = {name: (old.get(name, nothing), new.get(name, nothing)) for name in {**old, **new}}
-    return {
-        name: {"items": [a["items"], b["items"]], "seconds": [a["seconds"], b["seconds"]]}
-        for name, (a, b) in sorted(sides.items())
-    }
-
-
-def _leaks(old: JsonObject, new: JsonObject) -> JsonObject:
-    """By `split kind`, the clips that share something with train; of a split without clips none."""
-    kinds = ("text", "speaker", "recording", "audio")
-    names = [(split, kind) for split in sorted({*old, *new}) for kind in kinds]
-    nobody = dict.fromkeys(kinds, 0)
-    return {
-        f"{split} {kind}": [side.get(split, nobody).get(kind) for side in (old, new)]
-        for split, kind in names
-    }
 
 
 @dataclass(frozen=True, slots=True)

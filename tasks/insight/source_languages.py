@@ -7,6 +7,8 @@ packaged or not.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,14 +31,14 @@ def notes(job: Job) -> list[SourceNotes]:
     """The notes on each source, with the languages detected in it."""
     noted = skipped.notes_of(job.sources)
     sentences = of_sources(job)
+    by_source = {one["source"]: one for one in noted}
     for dataset in plugins.datasets(job.sources):
         if (says := sentences.get(dataset.name)) is None:
             continue
-        of_source = next((one for one in noted if one["source"] == dataset.name), None)
-        if of_source is None:
-            noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": [says]})
+        if dataset.name in by_source:
+            by_source[dataset.name]["says"].append(says)
         else:
-            of_source["says"].append(says)
+            noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": [says]})
     return noted
 
 
@@ -51,10 +53,10 @@ def of_sources(job: Job) -> dict[str, str]:
     heard = pa.concat_tables(parts) if parts else _by_language(NOTHING)
     sums = heard.group_by(["dataset", "language"]).aggregate([("certain", "sum"), ("all", "sum")])
     shares: dict[str, dict[str, float]] = {}
-    whole: dict[str, int] = {}
+    whole = Counter[str]()
     for row in sums.to_pylist():
         shares.setdefault(row["dataset"], {})[row["language"]] = row["certain_sum"]
-        whole[row["dataset"]] = whole.get(row["dataset"], 0) + row["all_sum"]
+        whole[row["dataset"]] += row["all_sum"]
     stated = {d.name for d in plugins.datasets(job.sources) if d.settings.language}
     return {
         name: _sentence({code: share / whole[name] for code, share in languages.items()})
@@ -66,15 +68,11 @@ def of_sources(job: Job) -> dict[str, str]:
 def _by_language(part: pa.Table) -> pa.Table:
     """For each clip with a detected language: its length in ms (`all`), and that times the
     language's probability (`certain`)."""
-    part = part.filter(
-        pc.and_(part["language_probability"].is_valid(), part["language"].is_valid())
-    )
+    part = part.drop_null()
     ms = pc.multiply(part["seconds"], 1000.0)
-    certain = pc.multiply(ms, part["language_probability"])
-    columns = {"dataset": part["dataset"], "language": part["language"]}
-    lengths = {"certain": certain, "all": ms}
+    lengths = {"certain": pc.multiply(ms, part["language_probability"]), "all": ms}
     rounded = {name: pc.round(value).cast(pa.int64()) for name, value in lengths.items()}
-    return pa.table(columns | rounded)
+    return pa.table({"dataset": part["dataset"], "language": part["language"], **rounded})
 
 
 def _sentence(shares: dict[str, float]) -> str:

@@ -26,7 +26,7 @@ from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.insight import report
 from uttermill.tasks.insight.estimating import planning
-from uttermill.tasks.insight.report.samples import Sample, look_up
+from uttermill.tasks.insight.report.clips import Sample, look_up
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.publish.upkeep.prune import KeptSettings

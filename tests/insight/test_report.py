@@ -26,23 +26,23 @@ from uttermill.flows import cli
 from uttermill.flows.run import report, run_folder
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import audio
-from uttermill.tasks.accounting import metrics
+from uttermill.tasks.accounting import broken, metrics
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.base.schema import LEDGER, METRICS
 from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.insight.report import (
+    choice,
     clips,
     ledger_facts,
     measure_charts,
     number_words,
     page,
-    samples,
     worker_time,
 )
+from uttermill.tasks.insight.report.clips import Sample
 from uttermill.tasks.insight.report.outcome_columns import Columns
-from uttermill.tasks.insight.report.samples import Sample
 from uttermill.tasks.publish import reason_meanings
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Cost, Job
@@ -238,8 +238,8 @@ def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
     told = outcomes.table(job)
     columns = Columns(job, told.schema, [told])
     ledger = ledger_facts.Ledger(job.out / "datasets/latest/ledger.parquet")
-    found = samples.choose(ledger, 0, columns)
-    samples.look_up(job, found)
+    found = clips.choose(ledger, 0, columns)
+    clips.look_up(job, found)
     maker = clips.ClipMaker(job.out, job.resample.rate, found)
     heard = 0
     for sample in found:
@@ -342,7 +342,7 @@ def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
     found = Page(making.build(request).decode())
     rows = [row["data-reason"] for row in found.all("tr") if "data-reason" in row]
     assert len(set(rows)) == count
-    assert len(rows) <= max(samples.IN_ALL, count)
+    assert len(rows) <= max(choice.IN_ALL, count)
     assert "2026-11-21 17:27 UTC" in "".join(found.words)
 
 
@@ -382,10 +382,10 @@ def test_a_fault_in_it_fails_no_run(
 ) -> None:
     job, folder = made
 
-    def broken(*args: Any, **more: Any) -> Any:
+    def failing(*args: Any, **more: Any) -> Any:
         return subprocess.CompletedProcess(args, -11, b"", b"first\nlast words")
 
-    monkeypatch.setattr(subprocess, "run", broken)
+    monkeypatch.setattr(subprocess, "run", failing)
     with caplog.at_level(logging.WARNING, "uttermill"):
         report.of_run(job, folder, new=True)
     assert "status -11: last words" in caplog.text
@@ -527,7 +527,9 @@ def test_a_ledger_in_row_groups_tells_what_a_table_tells(
         row["outcome"] if row["outcome"] == "packaged" else f"{row['stage']}.{row['reason']}"
         for row in pq.read_table(path).to_pylist()
     )
-    groups = samples.groups_of(parts, 0, 2)
+    job = corpus.job(tmp_path, filter=chosen)
+    columns = Columns(job, limits.outcomes_schema(job), [])
+    groups = choice.groups_of(parts, columns, 0, 2)
     assert len(told) > 2
     assert {name: group.count for name, group in groups.items()} == told
     for column in ("dataset", "language"):
@@ -536,7 +538,6 @@ def test_a_ledger_in_row_groups_tells_what_a_table_tells(
         )
     numbers = [sum(told.values()) - 1, 3, 0]
     assert parts.rows(numbers) == whole.rows(numbers)
-    assert page._broken(parts) == page._broken(whole) != []
-    job = corpus.job(tmp_path, filter=chosen)
-    columns = Columns(job, limits.outcomes_schema(job), [])
-    assert samples.chosen_rows(parts, columns, 0) == samples.chosen_rows(whole, columns, 0)
+    failed = [broken.of_parts(one.portions(*broken.COLUMNS), 9) for one in (parts, whole)]
+    assert failed[0] == failed[1] != []
+    assert choice.chosen_rows(parts, columns, 0) == choice.chosen_rows(whole, columns, 0)

@@ -23,16 +23,15 @@ from uttermill.tasks.base.schema import LEDGER
 from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import (
+    choice,
     clip_table,
     clips,
     measure_charts,
     number_words,
-    samples,
-    uncertain_clips,
 )
+from uttermill.tasks.insight.report.choice import Why
 from uttermill.tasks.insight.report.ledger_facts import Ledger
 from uttermill.tasks.insight.report.outcome_columns import Columns
-from uttermill.tasks.insight.report.uncertain_clips import Why
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Job
 
@@ -56,7 +55,7 @@ def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list
     if columns is None:
         job = corpus.job(Path("nowhere"))
         columns = Columns(job, limits.outcomes_schema(job), [])
-    return samples.chosen_rows(ledger, columns, seed)
+    return choice.chosen_rows(ledger, columns, seed)
 
 
 def ledger_row(number: int, **changes: Any) -> dict[str, Any]:
@@ -287,7 +286,7 @@ def test_no_more_than_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:
         ledger_row(n, value=float(n), threshold=1e6, reason=f"r{n % 30:02d}") for n in range(900)
     ]
     found = choose(table(rows), None, 0)
-    assert 60 <= len(found) <= samples.IN_ALL
+    assert 60 <= len(found) <= choice.IN_ALL
     assert {rows[row]["reason"] for row in found} == {f"r{n:02d}" for n in range(30)}
     assert {0, 1, 29} <= set(found)  # the worst of each
 
@@ -326,9 +325,10 @@ def page(made: tuple[Job, Path]) -> str:
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
     job, _ = made
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    group = samples.groups_of(ledger, job.package.seed, 8)["filter.too_short"]
+    columns = Columns(job, limits.outcomes_schema(job), [])
+    group = choice.groups_of(ledger, columns, job.package.seed, 8)["filter.too_short"]
     assert group.count > 8
-    drawn = ledger.rows(group.first["drawn"]["row"].tolist())
+    drawn = ledger.rows(group.drawn)
     assert not any("r37" in row["source_path"] for row in drawn)
     options = {o.get("value"): o for o in Page(page).all("option") if o.get("data-rows")}
     places = json.loads(str(options["filter.too_short"]["data-rows"]))
@@ -394,8 +394,8 @@ def test_one_long_clip_takes_no_room_from_the_others(made: tuple[Job, Path]) -> 
     job, _ = made
     told = outcomes.table(job)
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    found = samples.choose(ledger, 0, Columns(job, told.schema, [told]))
-    samples.look_up(job, found)
+    found = clips.choose(ledger, 0, Columns(job, told.schema, [told]))
+    clips.look_up(job, found)
     maker = clips.ClipMaker(job.out, job.resample.rate, found, longest=10.0)
     for sample in found:
         media = maker.make(sample)
@@ -413,7 +413,7 @@ def test_what_lies_too_far_into_a_recording(
     found = []
     for start, end in ((3.0, 4.5), (0.5, 1.5)):
         row: Any = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
-        found.append(samples.Sample(row, locator=Locator(str(path))))
+        found.append(clips.Sample(row, locator=Locator(str(path))))
     monkeypatch.setattr(clips, "SEARCH", 2.0)
     far, near = (clips.ClipMaker(tmp_path, clips.RATE, found).make(sample) for sample in found)
     assert (far.audio, far.why) == (None, clips.TOO_FAR)
@@ -422,7 +422,7 @@ def test_what_lies_too_far_into_a_recording(
 
 def test_labels_are_words() -> None:
     row: Any = {"outcome": "packaged", "start": 0.0, "end": 12.5}
-    sample = samples.Sample(row)
+    sample = clips.Sample(row)
     about = {"avg_logprob": ("nats per token", ""), "wer": ("1", "")}
 
     def told(*facts: Any) -> str:
@@ -453,10 +453,3 @@ def test_one_limit_is_told_once() -> None:
     inside = Why("filter.noisy", "just inside", "snr", 12.5, 12.0, "min")
     other = Why("packaged", "least certain", "wer", 0.5, None, "max")
     assert clip_table._once([other, near, inside]) == [inside, other]
-
-
-def test_smallest_values_in_order() -> None:
-    values = np.array([3.0, np.nan, 1.0, 2.0, 1.0, np.inf])
-    assert uncertain_clips.least(values, 3) == [2, 4, 3]
-    assert uncertain_clips.least(values, 9) == [2, 4, 3, 0]
-    assert uncertain_clips.least(np.full(3, np.nan), 2) == []

@@ -15,9 +15,9 @@ from tests.insight.test_report_choice import ledger_row
 from uttermill.flows.run import report
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import clip_table
+from uttermill.tasks.insight.report.choice import DIFFERS, Why
 from uttermill.tasks.insight.report.clip_table import PER_KIND, first, kind_of
-from uttermill.tasks.insight.report.samples import Sample
-from uttermill.tasks.insight.report.uncertain_clips import DIFFERS, Why
+from uttermill.tasks.insight.report.clips import Sample
 
 
 def sample(reference: str, heard: str, language: str = "en", **measures: float) -> Sample:

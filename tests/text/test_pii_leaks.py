@@ -28,7 +28,7 @@ from uttermill.flows.run import report
 from uttermill.tasks.asr import fake
 from uttermill.tasks.base import shelves
 from uttermill.tasks.insight import report as making
-from uttermill.tasks.insight.report import clips, samples
+from uttermill.tasks.insight.report import clips
 from uttermill.tasks.plugins.contracts.asr import Word
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import Plugin
@@ -192,11 +192,11 @@ def test_the_report_neither_shows_nor_plays_it(made: tuple[Job, Path]) -> None:
     page = making.build(report.request(job, run))
     assert secrets_of(page) == []
     said = [
-        samples.Sample(row)
+        clips.Sample(row)
         for row in ledger_of(job)
         if row["recording"][-7:-4] in ("r06", "r07", "r08")
     ]
-    samples.look_up(job, said)
+    clips.look_up(job, said)
     maker = clips.ClipMaker(job.out, job.resample.rate, said)
     for sample in said:
         assert sample.muted

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from ... import audio
@@ -18,14 +18,38 @@ from ...recording import Locator
 PATIENCE = 10.0  # s for all recordings of a call
 
 
-def answers(module: str, locators: Sequence[str]) -> list[Any]:
-    """The answers of `serve` in a process of `module`, one for each recording, in order; fewer if
-    the process died or took more than PATIENCE. `locators`: as `Locator.dumps` writes them."""
+class Header(TypedDict):
+    """The header of a recording."""
+
+    seconds: float | None  # None: the header has no length
+    rate: int  # Hz
+
+
+class Sides(TypedDict):
+    """The decision on a file: whether its channels are read `apart` (None: it has only one), and
+    why."""
+
+    apart: bool | None
+    says: str
+
+
+def headers(locators: Sequence[str]) -> list[Header | None]:
+    """The header of each recording, in order, None if it cannot be read; fewer if the process died
+    or took more than PATIENCE. `locators`: as `Locator.dumps` writes them."""
+    return _answers("header", locators)
+
+
+def sides(locators: Sequence[str]) -> list[Sides | None]:
+    """The decision on the channels of each file, as `headers`."""
+    return _answers("sides", locators)
+
+
+def _answers(asked: str, locators: Sequence[str]) -> list[Any]:
     if not locators:
         return []
     lines = "".join(f"{json.dumps(locator)}\n" for locator in locators)
     with subprocess.Popen(
-        environment.python("-m", module),
+        environment.python("-m", __name__, asked),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -43,33 +67,23 @@ def answers(module: str, locators: Sequence[str]) -> list[Any]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def serve(answer: Callable[[Locator], object]) -> None:
-    """In the child process: print the result of `answer` as a line of JSON for each locator on
-    stdin."""
-    for line in sys.stdin:
-        print(json.dumps(answer(Locator.loads(json.loads(line)))), flush=True)
-
-
-class Header(TypedDict):
-    """The header of a recording."""
-
-    seconds: float | None  # None: the header has no length
-    rate: int  # Hz
-
-
-def headers(locators: Sequence[str]) -> list[Header | None]:
-    """The header of each recording, None if it cannot be read; fewer as for `answers`."""
-    return answers(__name__, locators)
-
-
-def _header(locator: Locator) -> Header | None:
+def _answer(asked: str, locator: Locator) -> Header | Sides | None:
     try:
         header = audio.probe(locator)
+        if asked == "header":
+            seconds = None if header.frames is None else header.frames / header.rate
+            return {"seconds": seconds, "rate": header.rate}
+        if header.channels < 2:
+            return {"apart": None, "says": ""}
+        from ...stages.listing import file_parts  # here: headers do without
+
+        decision = file_parts.looked_at(locator, header)
     except (ItemError, OSError):
         return None
-    seconds = None if header.frames is None else header.frames / header.rate
-    return {"seconds": seconds, "rate": header.rate}
+    return {"apart": decision.apart, "says": str(decision)}
 
 
 if __name__ == "__main__":
-    serve(_header)
+    for line in sys.stdin:
+        answer = _answer(sys.argv[1], Locator.loads(json.loads(line)))
+        print(json.dumps(answer), flush=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ... import plugins
-from ...base.json_types import DatasetJson, JsonValue, Reviews
+from ...base.json_types import DatasetJson, JsonValue
 from ...settings import THRESHOLD, roles
 from ...settings.job import Job
 from ...shard_store import decision_log, whole_job
@@ -63,15 +63,12 @@ def of_people(described: DatasetJson, job: Job) -> list[Change]:
     then, now = described.get("reviews"), decision_log.described(job)
     if (then and then["sha256"]) == (now and now["sha256"]):
         return []
-    before, after = (_decisions(reviews) for reviews in (then, now))
+    kinds = (reviews.items() if reviews else () for reviews in (then, now))
+    before, after = (
+        ", ".join(f"{n} {kind}" for kind, n in counts if kind != "sha256" and n) or "none"
+        for counts in kinds
+    )
     return [Change(REVIEWS, before, after if after != before else f"{after}, others than before")]
-
-
-def _decisions(reviews: Reviews | None) -> str:
-    """The number of decisions of each kind, as a text."""
-    kinds = reviews.items() if reviews else ()
-    counts = (f"{n} {kind}" for kind, n in kinds if kind != "sha256" and n)
-    return ", ".join(counts) or "none"
 
 
 #: Stands for decisions by people where causes of work are named by settings.
@@ -121,7 +118,8 @@ def _between(name: str, before: JsonValue, after: JsonValue) -> Iterator[Change]
             if key in then and key in now:
                 yield from _between(f"{name}.{key}", then[key], now[key])
             else:
-                yield Change(f"{name}.{key}", _short(then.get(key)), _short(now.get(key)))
+                added, gone = (("added" if key in side else None) for side in (now, then))
+                yield Change(f"{name}.{key}", gone, added)
         if list(then) != list(now) and then.keys() == now.keys():
             yield Change(name, list(then), list(now))
     else:
@@ -136,11 +134,6 @@ def _named(value: JsonValue) -> dict[str, JsonValue] | None:
         (e.get("use") or e.get("name") or "") if isinstance(e, dict) else "": e for e in value
     }
     return by_name if len(by_name) == len(value) and "" not in by_name else None
-
-
-def _short(value: JsonValue) -> str | None:
-    """`added` for a plug-in on the side of the change that has it."""
-    return None if value is None else "added"
 
 
 def found_since(job: Job, before: Job | None, described: DatasetJson | None) -> list[Change]:
@@ -187,15 +180,13 @@ class Causes:
 
         heard = named(*(f"transcribe.{name}" for name in HEARD))
         spoken = [name for name in named("sources.") if name.endswith(".language")]
-        rest = [name for name in named("transcribe.", "package.") if name not in heard]
-        measures = [c.setting for c in measuring(changes, job)]
         return cls(
-            changes,
-            measures,
-            named("filter.", "speakers"),
-            named("resample."),
-            named("enhance"),
-            heard + spoken,
-            named(REVIEWS),
-            rest,
+            all=changes,
+            measures=[c.setting for c in measuring(changes, job)],
+            limits=named("filter.", "speakers"),
+            pcm=named("resample."),
+            enhanced=named("enhance"),
+            texts=heard + spoken,
+            people=named(REVIEWS),
+            version=[name for name in named("transcribe.", "package.") if name not in heard],
         )

@@ -10,20 +10,53 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
-from ... import plugins
+import pyarrow as pa
+
+from ... import corpus, plugins
+from ...base.counting import counted
 from ...base.schema import RecordingRow
+from ...corpus import held_out
 from ...recording import Segment
+from ...scoring import clean, normalise, unmarked
+from ...scoring.rates import language_of
+from ...scoring.text_sketches import Known
 from ...settings.job import Job
 from ...shard_store import clip_choice
-from ...shard_store.cuts import segments_of
-from ...shard_store.utterance import FinalUtterance
+from ...shard_store.cuts import segments_of, speakers_of
+from ...shard_store.utterance import CutUtterance, FinalUtterance
 from ...stages.listing.shard_choice import seconds_of
-from . import asked_apart, in_test_sets
-from .in_test_sets import Stated
+from . import asked_apart
 
 HEADERS = 500  # new recordings whose headers are read; other lengths are estimated from these
 USUAL = 10.0  # s; assumed length of an utterance while none is known
+
+
+class Stated(NamedTuple):
+    """What a source says of a clip."""
+
+    text: str | None
+    language: str | None
+    speakers: Sequence[str | None]
+    seconds: float
+
+
+def of_whole(row: RecordingRow, seconds: float) -> Stated:
+    """Of a recording that is one clip."""
+    names = (
+        [row["speaker"]] if row["speaker"] else [part.speaker for part in speakers_of(row) or ()]
+    )
+    return Stated(row["text"], row["language"], names, seconds)
+
+
+def of_segment(row: RecordingRow, part: Segment, seconds: float) -> Stated:
+    names = [part.speaker or row["speaker"]]
+    return Stated(part.text, part.language or row["language"], names, seconds)
+
+
+def of_cut(cut: CutUtterance) -> Stated:
+    return Stated(cut.reference, cut.language, corpus.speakers_in(cut), cut.seconds)
 
 
 class Expected:
@@ -69,14 +102,16 @@ class Expected:
             return
         if given is not None and self.use in ("auto", "given"):
             given = tuple(part for number, part in enumerate(given) if may_choose(number))
-            lengths_of_parts = [_seconds(part, seconds) for part in given]
+            ends = [seconds if part.end is None else part.end for part in given]
+            starts = [part.start for part in given]
+            lengths_of_parts = [max(0.0, b - a) for a, b in zip(starts, ends, strict=True)]
             if self._job.package.exclude:
-                self.stated += map(partial(in_test_sets.of_segment, row), given, lengths_of_parts)
+                self.stated += map(partial(of_segment, row), given, lengths_of_parts)
             count, seconds = len(given), sum(lengths_of_parts)
         elif seconds <= self.whole_up_to:
             count = 1
             if self._job.package.exclude:
-                self.stated.append(in_test_sets.of_whole(row, seconds))
+                self.stated.append(of_whole(row, seconds))
         self._utterances.setdefault((because, again), []).append((count, seconds))
 
     def kept(self) -> Iterator[tuple[tuple[str, ...], bool, int, float]]:
@@ -98,11 +133,6 @@ class Expected:
         later = [*self.kept()]
         count = coming + sum(items for *_, items, _ in later)
         return round(share * count), share * (seconds + sum(length for *_, length in later))
-
-
-def _seconds(segment: Segment, whole: float) -> float:
-    """Length of a segment in a recording of `whole` s, s."""
-    return max(0.0, (whole if segment.end is None else segment.end) - segment.start)
 
 
 def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:
@@ -130,3 +160,48 @@ def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:
 
 def _ending(row: RecordingRow) -> str:
     return PurePosixPath(row["path"]).suffix.lower()
+
+
+# Which clips that are still to be computed meet a test set of `package.exclude`: by text and by
+# name, as far as their source states them. Their sound, and what a recogniser hears, are unknown
+# before the run.
+
+
+def meeting(job: Job, clips: Sequence[Stated]) -> list[Stated]:
+    """Those of the clips that will be dropped."""
+    if not clips or not job.package.exclude:
+        return []
+    sets = held_out.read(job, heard=False)
+    named = {name for one in sets for name in one.items["speaker"].drop_null().to_pylist()}
+    texts: list[str | None] = [None] * len(clips)
+    if job.transcribe.text == "reference":
+        cleaned = [unmarked(clean(clip.text)) if clip.text else "" for clip in clips]
+        languages = [clip.language for clip in clips]
+        pairs = zip(cleaned, languages, strict=True)
+        texts = [normalise(t, language_of(language, t, None)) or None for t, language in pairs]
+    met = Known(held_out.texts_of(sets)[1]).meet(pa.array(texts, pa.string())).item >= 0
+    is_met = met.tolist()
+    return [clip for n, clip in enumerate(clips) if is_met[n] or named & {*clip.speakers}]
+
+
+def in_words(job: Job, clips: Sequence[Stated], coming: int, met: int) -> Iterator[str]:
+    """A sentence about clips that are still to be computed: `coming` of them, of which `met` will
+    be dropped, and the sources state `clips`."""
+    if not job.package.exclude or not coming:
+        return
+    by_ear = job.transcribe.text != "reference" or coming > sum(bool(one.text) for one in clips)
+    unknown = [
+        words
+        for kind, words in (("text", "text"), ("audio", "sound"), ("voice", "voice"))
+        if any(one.compares(kind) for one in job.package.exclude) and (kind != "text" or by_ear)
+    ]
+    if met:
+        yield (
+            f"package.exclude: {counted(met, 'clip')} still to be computed will be dropped "
+            "(in_test_set), by the text or the speaker that the source states"
+        )
+    if unknown and coming > met:
+        yield (
+            f"package.exclude: any of {counted(coming - met, 'clip')} still to be computed may be "
+            f"dropped (in_test_set): only a run knows their {' and '.join(unknown)}"
+        )

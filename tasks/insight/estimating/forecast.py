@@ -9,8 +9,9 @@ of workers, including their start and the loading of models; `LEFT_OUT` lists wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +41,7 @@ POOL = 2.0
 LEAST_KNOWN = 2  # recordings with a known y that a stratum needs for a ratio of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """An expected value and the bounds of its 90 % interval."""
 
     expected: float
@@ -50,11 +50,11 @@ class Interval:
 
     def times(self, factor: float, plus: float = 0.0) -> Interval:
         """The interval of `factor * x + plus`."""
-        return Interval(*(factor * x + plus for x in (self.expected, self.low, self.high)))
+        return Interval(*(factor * x + plus for x in self))
 
     def as_dict(self, digits: int = 6) -> dict[str, float]:
         """Expected value and bounds, rounded to `digits`."""
-        return {name: round(value, digits) for name, value in asdict(self).items()}
+        return {name: round(value, digits) for name, value in self._asdict().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,10 +320,6 @@ class Forecast:
             self.strata(value), max(0.0, kept - self.sizes.published) * per_kept + fixed
         )
 
-    def audio(self) -> Interval:
-        """The part of `disk` that is resampled audio."""
-        return interval_of_total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
-
     def as_dict(self) -> JsonObject:
         """For `estimate --json`: hours (`in` from headers), seconds and bytes; None: unknown."""
         hours = 1 / 3600
@@ -331,6 +327,9 @@ class Forecast:
         wall, disk, kept = self.wall(), self.disk(), self.kept()
         cpu = self.work(list(self.spent.kinds), "cpu")
         later = max(0.0, kept.expected - self.sizes.published)
+        audio = interval_of_total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
+        package = {name: round(size * later) for name, size in self.sizes.formats.items()}
+        lengths = {name: [m.seconds for m in self.members if m.dataset == name] for name in names}
         return {
             "hours": {
                 "in": round(sum(m.seconds for m in self.members) * hours, 6),
@@ -338,10 +337,8 @@ class Forecast:
             },
             "datasets": {
                 name: {
-                    "recordings": sum(m.dataset == name for m in self.members),
-                    "hours_in": round(
-                        sum(m.seconds for m in self.members if m.dataset == name) * hours, 6
-                    ),
+                    "recordings": len(lengths[name]),
+                    "hours_in": round(sum(lengths[name]) * hours, 6),
                     "kept": self.kept(name).times(hours).as_dict(),
                 }
                 for name in names
@@ -352,10 +349,7 @@ class Forecast:
             "cpu_seconds": cpu.as_dict(3) if cpu else None,
             "computing": self.computing(),
             "disk_bytes": disk.as_dict(0),
-            "disk_parts": {
-                "audio": round(self.audio().expected),
-                "package": {name: round(size * later) for name, size in self.sizes.formats.items()},
-            },
+            "disk_parts": {"audio": round(audio.expected), "package": package},
             "confidence": CONFIDENCE,
             "leaves_out": list(LEFT_OUT),
         }

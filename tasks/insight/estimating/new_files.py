@@ -8,16 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import audio
 from ...base.counting import counted
-from ...base.errors import ItemError
-from ...base.json_types import JsonObject
 from ...base.schema import RecordingRow
 from ...plugins import Dataset
 from ...publish import speakers
-from ...recording import Locator
-from ...stages.listing import file_parts
 from . import asked_apart
+from .asked_apart import Sides
 
 DECODED = 6  # files of a source whose channels are compared
 HEADERS = 60  # files of all sources whose sample rates are read
@@ -44,12 +40,19 @@ def bands(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> Iterat
 
 
 def channels(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iterator[str]:
-    """A sentence for each source with `channels: auto` and new files, about its sample."""
+    """A sentence for each source with `channels: auto` and new files, about its sample. Files with
+    a text or segments are always mixed."""
+    undecided = [
+        row
+        for row in fresh
+        if '"apart": "auto"' in row["locator"] and row["error_code"] is None
+        if not (row["text"] or row["segments"])
+    ]
     names = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
-    new = {name: [r for r in fresh if r["dataset"] == name and _undecided(r)] for name in names}
+    new = {name: [row for row in undecided if row["dataset"] == name] for name in names}
     samples = {name: _sample(rows, DECODED) for name, rows in new.items()}
     sampled = [row for rows in samples.values() for row in rows]
-    results = asked_apart.answers(__name__, [row["locator"] for row in sampled])
+    results = asked_apart.sides([row["locator"] for row in sampled])
     answers = dict(zip((row["recording"] for row in sampled), results, strict=False))
     for name, rows in samples.items():
         looked = [(r["path"], a) for r in rows if (a := answers.get(r["recording"])) is not None]
@@ -57,14 +60,7 @@ def channels(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iter
             yield _sentence(name, len(new[name]), looked)
 
 
-def _undecided(row: RecordingRow) -> bool:
-    """Whether the run still has to decide on a file's channels. Files with a text or segments are
-    always mixed."""
-    described = bool(row["text"] or row["segments"])
-    return '"apart": "auto"' in row["locator"] and row["error_code"] is None and not described
-
-
-def _sentence(name: str, count: int, looked: Sequence[tuple[str, JsonObject]]) -> str:
+def _sentence(name: str, count: int, looked: Sequence[tuple[str, Sides]]) -> str:
     if not looked:
         return (
             f"Channels of {counted(count, 'new file')} of the source {name!r} are not looked at "
@@ -81,20 +77,3 @@ def _sentence(name: str, count: int, looked: Sequence[tuple[str, JsonObject]]) -
         f"Channels of the source {name!r}: of {len(looked)} of its {counted(count, 'new file')} "
         f"that were looked at, {'; '.join(verdicts)}; the run decides for each file"
     )
-
-
-def look(locator: Locator) -> JsonObject | None:
-    """The decision on a file: whether its channels are read `apart` (None: it has only one), and
-    why; None if it cannot be read."""
-    try:
-        header = audio.probe(locator)
-        if header.channels < 2:
-            return {"apart": None, "says": ""}
-        sides = file_parts.looked_at(locator, header)
-    except (ItemError, OSError):
-        return None
-    return {"apart": sides.apart, "says": str(sides)}
-
-
-if __name__ == "__main__":
-    asked_apart.serve(look)

@@ -8,7 +8,7 @@ The functions of `package` forecast the version (`publish/foreseen.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -44,10 +44,9 @@ from ...stages.listing.pending_listing import AsListed
 from ...stages.listing.survey import Survey
 from ...storage import owners, temporary, versions
 from ...storage.urls import is_url
-from . import in_test_sets, new_files, refusals, rewritten_clips
+from . import expected, new_files, refusals, rewritten_clips
 from .changes import Causes, Change, found_since
-from .expected import Expected, lengths
-from .in_test_sets import Stated
+from .expected import Expected, Stated, lengths
 from .rewritten_clips import Rewriting
 
 #: The stages that decide which clips exist; while they have work, the plan of `package` is a
@@ -113,8 +112,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     described = versions.described(newest) if newest else None
     causes = Causes.from_changes(found_since(job, before, described), job)
     scan = _Scan(job, before, causes, listed.redescribed)
-    state = UpToDate(job, shards, index, any_code=True)
-    listings = _known_shards(scan, shards, listed, state)
+    listings = _known_shards(scan, shards, listed, UpToDate(job, shards, index, any_code=True))
     scan.stages["shard"].reuse = surveyed.reused
     gone = listed.removed()
     copied = copies_among(job, listed.fresh, surveyed.known, gone) if headers else {}
@@ -122,7 +120,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     unread = _new_recordings(scan, listed, header, copied)
     surveyed.leave_out(_broken(surveyed, listed, header))
     scan.add_expected()
-    no_texts, of_splits = refusals.of_texts(job, surveyed), None
+    (no_texts, untexted), of_splits = refusals.of_texts(job, surveyed), None
     count = described["utterances"]["packaged"] if described else 0
     change = Rewriting(count, count if shards else 0)
     if no_texts is not None:
@@ -133,7 +131,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
             parts = version.choice.parted
             of_splits = safeguards.refusal_of_splits(job, parts, newest, scan.coming())
     of_sources = gone or listed.fresh or (listed.redescribed and change.differing)
-    met = in_test_sets.meeting(job, scan.expected.stated)
+    met = expected.meeting(job, scan.expected.stated)
     clips, coming = _package(scan, change, bool(of_sources), met)
     other = described is None or described["settings"] != whole_job.settings_of(job)
     refusal = refusals.of_removals(job, listed, newest)
@@ -141,8 +139,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable) or of_splits
     if refusal is None and not clips[1]:
         refusal = no_texts or (None if scan.coming() else safeguards.nothing_left_in_words(job))
-    sentences = [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
-    sentences += in_test_sets.in_words(job, scan.expected.stated, coming, len(met))
+    stated = _stated(job, surveyed, listed, copied, headers)
+    unknown = expected.in_words(job, scan.expected.stated, coming, len(met))
     return Plan(
         stages=scan.stages,
         changes=causes.all,
@@ -153,7 +151,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         other_inputs=other or bool(causes.people),
         unread=unread,
         shared=surveyed.shared,
-        stated=[*_stated(job, surveyed, listed, copied, headers), *sentences],
+        stated=[*stated, *_speakers_come(job, causes, newest), *untexted, *unknown],
         unjudged=scan.unjudged,
         refusal=refusal,
         unusable=len(unusable),
@@ -193,7 +191,6 @@ def _speakers_come(job: Job, causes: Causes, newest: Path | None) -> Iterator[st
 
 
 def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
-    """The sources compared with OUT; without `listing`, as the last run listed them."""
     # No wait for files that may still be growing: a plan reads nothing of them.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     with temporary.scratch() as home, owners.naming(home.parent):
@@ -296,96 +293,70 @@ class _Scan:
             former = ShardView(self._cut_before, name, view.weights, listed=rows, again=True)
             for utterance in former.transcribed():
                 self.expected.saw(utterance, _passes(utterance.outcome))
-        seen: set[str] = set()
+        seen = set[str]()
         for _, group in groupby(view.transcribed(), key=lambda u: u.cut.recording["recording"]):
             utterances = [*group]
             unjudged = [u for u in utterances if u.outcome == UNMEASURED]
             self.unjudged += len(unjudged)
             if self.job.package.exclude:
                 waiting = [u.cut for u in utterances if u.outcome.outcome == PENDING]
-                self.expected.stated += map(in_test_sets.of_cut, waiting)
+                self.expected.stated += map(expected.of_cut, waiting)
             heard = {u.cut.window for u in unjudged if u.cut.window}
             for utterance in utterances:
-                in_window = utterance.heard.for_window or utterance.cut.window in heard
-                self._count(view, utterance, seen, in_window)
+                kept = _passes(utterance.outcome)
+                self.expected.saw(utterance, kept)
+                if kept:
+                    self._count(view, utterance, seen)
+                elif utterance.heard.for_window or utterance.cut.window in heard:
+                    self._convert(view, utterance, seen)  # a kept one is heard in the same window
 
-    def _count(
-        self, view: ShardView, utterance: FinalUtterance, seen: set[str], in_window: bool
-    ) -> None:
-        """Count the work on an utterance. `seen`: recipes that this run computes already, since
-        equal samples are computed once; `in_window`: it shares a window with a kept utterance, so
-        its PCM is needed even if it is dropped."""
-        kept = _passes(utterance.outcome)
-        self.expected.saw(utterance, kept)
-        pcm = utterance.cut.audio
-        if not kept:
-            if in_window:
-                self._convert(view, utterance, pcm in view.audio or pcm in seen)
-                seen.add(pcm)
-            return
-        text = view.transcript_recipe(utterance.heard)
-        if clean := utterance.cut.enhanced:
+    def _count(self, view: ShardView, utterance: FinalUtterance, seen: set[str]) -> None:
+        """Count the work on an utterance that passes the filters."""
+        cut, heard, seconds = utterance.cut, utterance.heard, utterance.cut.seconds
+        text = view.transcript_recipe(heard)
+        if clean := cut.enhanced:
             if enhanced.heard(self.job) and clean not in view.audio:
-                text = view.transcript_recipe(
-                    utterance.heard, clean
-                )  # recognised from enhanced audio
+                text = view.transcript_recipe(heard, clean)  # recognised from enhanced audio
+            because: Sequence[str]
             because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
-            computed = clean in view.audio or clean in seen
             again = bool(self.causes.enhanced)
-            self._tally("resample", computed, utterance.cut.seconds, because, again)
-            seen.add(clean)
-        converted = pcm in view.audio or pcm in seen
-        causes, again = self._convert(view, utterance, converted)
-        for turn in view.own_turns(utterance.cut):
-            stored = turn.audio in view.audio or turn.audio in seen
-            seconds = (turn.end - turn.start) / utterance.cut.rate
-            self._tally("resample", stored, seconds, causes, again)
-            seen.add(turn.audio)
-        for side in view.sides(utterance.cut) if view.writes_sides else ():
-            stored = side in view.audio or side in seen
-            self._tally("resample", stored, utterance.cut.seconds, causes, again)
-            seen.add(side)
-        audio_row = view.audio.get(pcm)
-        if converted and audio_row is not None and audio_row["error_code"]:
+            self._tally("resample", clean, view.audio, seen, seconds, because, again)
+        causes, again = self._convert(view, utterance, seen)
+        for turn in view.own_turns(cut):
+            length = (turn.end - turn.start) / cut.rate
+            self._tally("resample", turn.audio, view.audio, seen, length, causes, again)
+        for side in view.sides(cut) if view.writes_sides else ():
+            self._tally("resample", side, view.audio, seen, seconds, causes, again)
+        audio_row = view.audio.get(cut.audio)
+        if audio_row is not None and audio_row["error_code"]:
             return
         if utterance.outcome.stage == "enhance":  # failed there, or dropped for its scores
             return
         if enhanced.heard(self.job):
             causes = causes or self.causes.enhanced
-        if utterance.cut.recording["recording"] in self.redescribed:  # in another language, say
+        if cut.recording["recording"] in self.redescribed:  # in another language, say
             causes = causes or [SOURCES]
-        computed = text in view.transcripts or text in seen
-        self._tally("transcribe", computed, utterance.cut.seconds, causes, again)
-        self._ask_others(view, utterance, seen, causes)
-        seen |= {pcm, text}
-
-    def _ask_others(
-        self, view: ShardView, utterance: FinalUtterance, seen: set[str], causes: Sequence[str]
-    ) -> None:
-        """Count the requests to further recognisers, language models and the aligner for an
-        utterance with a transcript."""
-        if utterance.heard.transcript is None:
-            return
+        self._tally("transcribe", text, view.transcripts, seen, seconds, causes, again)
+        # Requests to further recognisers, language models and the aligner.
         again = bool(self.causes.texts)
         verdicts = [name for name in self.causes.version if name.startswith("transcribe.verdicts")]
-        for request in utterance.missing:
+        for request in utterance.missing if heard.transcript is not None else ():
             is_question = isinstance(request.asked, TextQuestion)
             because = causes or verdicts if is_question else causes
-            reused, seconds = request.recipe in seen, utterance.cut.seconds
-            self._tally("transcribe", reused, seconds, because, again and not is_question)
-            seen.add(request.recipe)
+            anew = again and not is_question
+            self._tally("transcribe", request.recipe, (), seen, seconds, because, anew)
 
     def _convert(
-        self, view: ShardView, utterance: FinalUtterance, reused: bool
+        self, view: ShardView, utterance: FinalUtterance, seen: set[str]
     ) -> tuple[Sequence[str], bool]:
         """Count an utterance's PCM; returns (causes of the work that follows, whether that was done
         before)."""
-        earlier = self._let_in(utterance) or self.causes.pcm
+        earlier, pcm = self._let_in(utterance) or self.causes.pcm, utterance.cut.audio
         causes, again = self.causes.texts or earlier, bool(self.causes.texts)
-        if not reused:
+        if pcm not in view.audio and pcm not in seen:
             again = self._was_converted(view, utterance)
             causes = self.causes.pcm if again else earlier
-        self._tally("resample", reused, utterance.cut.seconds, causes, again)
+        self._tally("resample", pcm, view.audio, seen, utterance.cut.seconds, causes, again)
         return causes, again
 
     def _let_in(self, utterance: FinalUtterance) -> list[str]:
@@ -393,13 +364,22 @@ class _Scan:
         return (utterance.cut.spared and self.causes.people) or self.causes.limits
 
     def _tally(
-        self, stage: str, reused: bool, seconds: float, causes: Sequence[str], again: bool
+        self,
+        stage: str,
+        name: str,
+        stored: Container[str],
+        seen: set[str],
+        seconds: float,
+        causes: Sequence[str],
+        again: bool,
     ) -> None:
-        """Count one item of a stage, as reused or as computed."""
-        if reused:
+        """Count one item of a stage, by the name of its recipe, as reused if it is `stored`, or
+        `seen` as one that this run computes already: equal samples are computed once."""
+        if name in stored or name in seen:
             self.stages[stage].reuse += 1
         else:
             self.stages[stage].add(1, seconds, causes, again)
+        seen.add(name)
 
     def _was_converted(self, view: ShardView, utterance: FinalUtterance) -> bool:
         """Whether the utterance's PCM was made under the newest run's settings, or by its code."""
@@ -446,11 +426,7 @@ def _package(
     still to be computed that will be dropped."""
     amount = scan.stages["package"]
     waiting, seconds = scan.expected.packaged(change.coming, change.coming_seconds)
-    causes = [
-        name
-        for stage_name in ("resample", "transcribe")
-        for name in scan.stages[stage_name].because
-    ]
+    causes = [*scan.stages["resample"].because, *scan.stages["transcribe"].because]
     causes += [*scan.causes.published, *([SOURCES] if other_sources else [])]
     then = max(change.staying + waiting - len(met), 0)
     items = min(change.written + max(waiting - len(met), 0), then)
@@ -480,7 +456,12 @@ def copies_among(
         or any(is_url(Locator.loads(row["locator"]).path) for row in sound[:1])
     ):
         return {}
-    hashed = list(filter(None, map(_hashed, sound)))
+    hashed: list[RecordingRow] = []
+    for row in sound:
+        locator = Locator.loads(row["locator"])
+        if not (locator.apart or locator.every_track):  # which is divided
+            with suppress(OSError, ItemError):  # the run will report it
+                hashed.append({**row, "content": audio.digest(locator)[0], "present": True})
     contents = entries.heads(row["content"] for row in hashed)
     numbers = shard_choice.with_bytes(had, contents)
     others: list[RecordingRow] = []
@@ -492,14 +473,3 @@ def copies_among(
     rows = [row for row in others if row["recording"] not in gone] + hashed
     copies.mark(rows, before)
     return {copy.recording: copy for copy in copies.new(rows, before) if copy.recording in names}
-
-
-def _hashed(row: RecordingRow) -> RecordingRow | None:
-    """The row with its content; None if the file cannot be read, which the run will report, or if
-    it is to be divided."""
-    locator = Locator.loads(row["locator"])
-    if locator.apart or locator.every_track:
-        return None
-    with suppress(OSError, ItemError):
-        return {**row, "content": audio.digest(locator)[0], "present": True}
-    return None

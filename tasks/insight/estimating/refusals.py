@@ -80,20 +80,18 @@ def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) ->
     return BrokenCount(len(rows), len(failed), failed)
 
 
-def of_texts(job: Job, surveyed: Survey) -> str | None:
-    """The sentence with which the run will refuse because no clip has a text; None if it will
-    not, or if that is not certain."""
-    if not _drops_empty(job) or not _textless(job, surveyed):
-        return None
-    return safeguards.nothing_left_in_words(job, ["transcribe.empty_text"])
-
-
-def without_texts(job: Job, surveyed: Survey) -> list[str]:
-    """A sentence for each format whose trainer needs a text, if no clip will have one and none is
-    dropped for that."""
-    if _drops_empty(job) or not _textless(job, surveyed):
-        return []
-    sentences = []
+def of_texts(job: Job, surveyed: Survey) -> tuple[str | None, list[str]]:
+    """If it is certain that no clip will have a text, the sentence with which the run will refuse
+    because of that, or one for each format whose trainer needs a text."""
+    sentences = list[str]()
+    if any(recogniser.use != "none" for recogniser in job.transcribe.recognisers):
+        return None, []
+    if not surveyed.sources or any(source.texts for source in surveyed.sources):
+        return None, []
+    if decision_log.by_utterance(job):  # people may have written texts or kept clips without one
+        return None, []
+    if any(verdict.use == "empty_text" for verdict in job.transcribe.verdicts):
+        return safeguards.nothing_left_in_words(job, ["transcribe.empty_text"]), []
     for plugin in job.package.formats:
         module, settings = plugins.FORMATS.resolve(plugin)
         reader = module.reader(settings)
@@ -102,22 +100,7 @@ def without_texts(job: Job, surveyed: Survey) -> list[str]:
                 f"{plugin.use}: no clip will have a text, which {reader.reader} needs, because the "
                 "sources give none; choose a recogniser with transcribe.backend"
             )
-    return sentences
-
-
-def _drops_empty(job: Job) -> bool:
-    return any(verdict.use == "empty_text" for verdict in job.transcribe.verdicts)
-
-
-def _textless(job: Job, surveyed: Survey) -> bool:
-    """Whether it is certain that no clip will have a text."""
-    if any(recogniser.use != "none" for recogniser in job.transcribe.recognisers):
-        return False
-    if not surveyed.sources or any(source.texts for source in surveyed.sources):
-        return False
-    return not decision_log.by_utterance(
-        job
-    )  # by people, who may have written texts or kept clips without one
+    return None, sentences
 
 
 def of_removals(job: Job, listed: AsListed, newest: Path | None) -> str | None:

@@ -3,10 +3,9 @@ next version, as far as it is known, is laid out and compared with the newest on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,9 @@ from ...settings.job import Job
 from ...shard_store import decision_log, recipe
 from ...storage import queries, sorted_keys, tables, versions
 from ...storage.versions import Proved
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 #: Columns of a version that follow from what sources and people say of a recording.
 DESCRIBED = ("source_id", "text", "text_source", "speaker", "language", "labels")
@@ -49,12 +51,6 @@ class _Known(NamedTuple):
     content: UInt64s  # hash of the columns that formats write
     described: UInt64s  # hash of DESCRIBED
 
-    def take(self, rows: Any) -> _Known:
-        return _Known(*(column[rows] for column in self))
-
-
-Hashing = Callable[[pa.Table, Sequence[str]], UInt64s]
-
 
 def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> Rewriting:
     """The clips of the next version, and those of them that are written again. `redescribed`:
@@ -64,8 +60,10 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     columns, all_differ = _compared(job, newest)
     linked = recipe.across_recordings(job) is not None
     describing = [name for name in DESCRIBED if not (linked and name == "speaker")]
-    with _hashing() as hashes:
-        clip_facts = _known(version, columns, describing, redescribed, hashes).take(clips.row)
+    with queries.tables() as database:
+        facts = _known(version, columns, describing, redescribed, database)
+        rows: Any = clips.row
+        clip_facts = _Known(*(column[rows] for column in facts))
         stays = ~clip_facts.waiting
         coming = int(clip_facts.waiting.sum()), float(clips.seconds[clip_facts.waiting].sum())
         if newest is None:
@@ -75,7 +73,7 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
         places = sorted_keys.places_of(then.high, then.low, clips.high, clips.low)
         former = np.full(len(stays), -1)  # the row of each clip in the newest version
         former[places[places >= 0]] = np.flatnonzero(places >= 0)
-        published = _of(newest, columns, describing, hashes)
+        published = _of(newest, columns, describing, database)
         content, described = (np.append(values, 0)[former] for values in published)
     was = former >= 0
     same = was & stays & (~clip_facts.decided | (clip_facts.content == content))
@@ -114,7 +112,7 @@ def _known(
     columns: Sequence[str],
     describing: Sequence[str],
     redescribed: Set[str],
-    hashes: Hashing,
+    database: DuckDBPyConnection,
 ) -> _Known:
     """Of all rows; those of clips that the version does not have are arbitrary."""
     names = pa.array([*redescribed], pa.string())
@@ -129,13 +127,13 @@ def _known(
         stated = pc.or_(pc.is_in(rows["recording"], names), pc.is_in(rows["id"], reviewed))
         flags = (waiting, pc.invert(pending), stated)
         waits, decided, differs = (np.asarray(flag, bool) for flag in flags)
-        hashed = hashes(rows, columns), hashes(rows, describing)
+        hashed = (_hashes(database, rows, names) for names in (columns, describing))
         parts.append(_Known(waits, decided, differs, *hashed))
     return _Known(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _of(
-    newest: Path, columns: Sequence[str], describing: Sequence[str], hashes: Hashing
+    newest: Path, columns: Sequence[str], describing: Sequence[str], database: DuckDBPyConnection
 ) -> tuple[UInt64s, UInt64s]:
     """Hashes of `columns` and of `describing` of the newest version's rows."""
     place = newest / UTTERANCES_FILE
@@ -143,21 +141,15 @@ def _of(
     wanted = [name for name in dict.fromkeys(("id", *columns, *describing)) if name in published]
     parts = [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
     for rows in tables.row_groups(place, wanted, Proved(newest)):
-        parts.append((hashes(rows, columns), hashes(rows, describing)))
+        hashed = [_hashes(database, rows, names) for names in (columns, describing)]
+        parts.append((hashed[0], hashed[1]))
     content, described = map(np.concatenate, zip(*parts, strict=True))
     return content, described
 
 
-@contextmanager
-def _hashing() -> Iterator[Hashing]:
-    """A function that gives a hash of some columns of each row of a table; columns that it lacks
-    count as null."""
-    with queries.tables() as database:
-
-        def hashes(rows: pa.Table, columns: Sequence[str]) -> UInt64s:
-            names = (queries.identifier(n) if n in rows.column_names else "NULL" for n in columns)
-            sql = f"SELECT hash({', '.join(['0', *names])}) AS hash FROM given"
-            values: UInt64s = queries.joined(database, rows, sql)["hash"].to_numpy()
-            return values
-
-        yield hashes
+def _hashes(database: DuckDBPyConnection, rows: pa.Table, columns: Sequence[str]) -> UInt64s:
+    """A hash of some columns of each row of a table; columns that it lacks count as null."""
+    names = (queries.identifier(n) if n in rows.column_names else "NULL" for n in columns)
+    sql = f"SELECT hash({', '.join(['0', *names])}) AS hash FROM given"
+    values: UInt64s = queries.joined(database, rows, sql)["hash"].to_numpy()
+    return values

@@ -9,7 +9,7 @@ sample little.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -21,7 +21,7 @@ from ... import storage
 from ...accounting import summary
 from ...accounting.ledger import PENDING
 from ...base.json_types import JsonObject, Reason
-from ...base.schema import ClipTurnRow, RecordingRow
+from ...base.schema import RecordingRow
 from ...publish import foreseen, published_columns
 from ...publish.choosing import split_input
 from ...publish.outcomes.shard_batches import LIMITS, ShardBatch, unheard
@@ -56,12 +56,7 @@ class Member:
 
 Key = tuple[str | int, ...]
 #: Ways to divide recordings, from fine to coarse; the first with few enough strata is used.
-KEYS: tuple[Callable[[Member], Key], ...] = (
-    lambda m: (m.dataset, m.format, m.length),
-    lambda m: (m.dataset, m.length),
-    lambda m: (m.dataset,),
-    lambda m: (),
-)
+KEYS = (("dataset", "format", "length"), ("dataset", "length"), ("dataset",), ())
 
 
 def member(row: RecordingRow, shard: str) -> Member:
@@ -78,10 +73,11 @@ def size(population: int, fraction: float, least: int) -> int:
 def strata(members: Iterable[Member], wanted: int) -> dict[Key, list[Member]]:
     """The recordings by stratum, for a sample of about `wanted`."""
     every = list(members)
-    for key in KEYS:
+    for names in KEYS:
         by_key: dict[Key, list[Member]] = {}
         for recording in every:
-            by_key.setdefault(key(recording), []).append(recording)
+            key = tuple(getattr(recording, name) for name in names)
+            by_key.setdefault(key, []).append(recording)
         if sum(min(EACH, len(stratum)) for stratum in by_key.values()) <= 2 * wanted:
             break
     return dict(sorted(by_key.items()))
@@ -96,8 +92,12 @@ def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Me
         [sum(m.seconds for m in stratum) for stratum in population.values()],
         wanted,
     )
+
+    def place(one: Member) -> bytes:
+        return hashlib.sha256(f"{seed} {one.recording}".encode()).digest()
+
     return {
-        key: sorted(stratum, key=lambda m: _place(seed, m.recording))[:count]
+        key: sorted(stratum, key=place)[:count]
         for (key, stratum), count in zip(population.items(), counts, strict=True)
     }
 
@@ -115,10 +115,6 @@ def allocate(sizes: Sequence[int], seconds: Sequence[float], wanted: int) -> lis
         if counts[best] == sizes[best]:
             open_.remove(best)
     return counts
-
-
-def _place(seed: int, recording: str) -> bytes:
-    return hashlib.sha256(f"{seed} {recording}".encode()).digest()
 
 
 # The results of a sample: kept seconds and bytes of each recording, and bytes of packaged clips.
@@ -199,9 +195,13 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
     if own_channels.writes_sides(job):
         copies = pc.add(copies, pc.if_else(rows["left_blob"].is_valid(), 2, 0))
     pcm = pc.multiply(rows["num_samples"], pc.multiply(copies, 2))  # bytes
-    if own_channels.asked(job):
+    if own_channels.asked(job):  # bytes of the PCM of turns that are heard in their own channels
         turns, rates = (rows[name].to_pylist() for name in ("turns", "sample_rate"))
-        pcm = pc.add(pcm, pa.array(map(_of_turns, turns, rates), pa.int64()))
+        heard = [[t for t in some or () if t["channel"] is not None] for some in turns]
+        beside = 2 * own_channels.BESIDE_S
+        lengths = [sum(t["end"] - t["start"] + beside for t in some) for some in heard]
+        of_turns = [2 * round(s * rate) for s, rate in zip(lengths, rates, strict=True)]
+        pcm = pc.add(pcm, pa.array(of_turns, pa.int64()))
     seconds = batch.table(LIMITS, ("seconds",))["seconds"]
     amounts = {
         "kept": pc.if_else(pc.and_(packaged, pa.array(stays)), seconds, 0.0),
@@ -217,13 +217,6 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
         for name, amount in row.items():
             setattr(seen, name, amount)
     return results
-
-
-def _of_turns(turns: Sequence[ClipTurnRow] | None, rate: int) -> int:
-    """Bytes of the PCM of a clip's turns that are heard in their own channels."""
-    heard = [one for one in turns or () if one["channel"] is not None]
-    beside = 2 * own_channels.BESIDE_S
-    return 2 * round(sum(one["end"] - one["start"] + beside for one in heard) * rate)
 
 
 def results_of(sampled: Iterable[SampleResult]) -> JsonObject:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -32,16 +31,11 @@ def with_same_texts(now: Job, then: Job) -> Job:
 def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
     """What is kept under both settings, as by `of_shards`; with `leaks` if settings of splits
     differ."""
-    splitting = _splitting(now) != _splitting(then)
+    names = ("splits", "disjoint", "resplit", "split_conflicts")  # by which clips may be dropped
+    splitting = any(getattr(now.package, n) != getattr(then.package, n) for n in names)
     with logs.silent():  # the run has logged these warnings already
         before = of_shards(now, splitting)
     return before, of_shards(then, splitting)
-
-
-def _splitting(job: Job) -> tuple[object, ...]:
-    """The settings of splits, by which clips may be dropped."""
-    package = job.package
-    return package.splits, package.disjoint, package.resplit, package.split_conflicts
 
 
 def of_shards(job: Job, splitting: bool = False) -> JsonObject:
@@ -80,18 +74,13 @@ def explained(job: Job) -> list[str]:
     packaged ones."""
     printed = ["-- The outcome of each utterance, by the facts that its shard stored (facts):"]
     printed += limits.query(job).splitlines()
-    if later := [*_later(job)]:
+    chosen = corpus.chosen(job)
+    later = [f"{shelf}.{plugin.use}, which compares all clips" for shelf, plugin in chosen]
+    if clip_choice.restricts(job.package):
+        later.append("package.only and package.without, by what is known after recognition")
+    settings = ("weights", "max_hours_per_speaker", "splits")
+    later += [f"package.{name}" for name in settings if getattr(job.package, name)]
+    if later:
         printed += ["-- Of what it packages, these drop more, in this order:"]
         printed += [f"--   {line}" for line in later]
     return printed
-
-
-def _later(job: Job) -> Iterator[str]:
-    for shelf, plugin in corpus.chosen(job):
-        yield f"{shelf}.{plugin.use}, which compares all clips"
-    package = job.package
-    if clip_choice.restricts(package):
-        yield "package.only and package.without, by what is known after recognition"
-    for name in ("weights", "max_hours_per_speaker", "splits"):
-        if getattr(package, name):
-            yield f"package.{name}"

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
@@ -17,8 +18,8 @@ from ...base import masking
 from ...base.json_types import JsonObject, Summary
 from ...settings.job import Job
 from . import clips, measure_charts, number_words
-from .samples import Sample
-from .uncertain_clips import CERTAINTY, DIFFERS, PACKAGED, Why
+from .choice import CERTAINTY, DIFFERS, PACKAGED, Why
+from .clips import Sample
 
 # Classifies clips whose reference and recognised text differ most, by the kind of difference.
 #
@@ -48,28 +49,22 @@ def first(samples: Sequence[Sample]) -> list[Sample]:
     their order. Beyond that number, samples without another reason to be shown are left out."""
     by_kind: dict[Kind, list[Sample]] = {kind: [] for kind in DISAGREEMENTS}
     for sample in samples:
-        if any(why.kind == DIFFERS for why in sample.whys) and sample.reference and sample.heard:
-            by_kind[kind_of(sample)].append(sample)
-    leading: list[Sample] = []
-    for kind, members in by_kind.items():
-        for sample in members[:PER_KIND]:
-            sample.whys = [_named(why, kind) for why in sample.whys]
-            leading.append(sample)
-    shown = {id(sample) for sample in leading}
-    others = [sample for sample in samples if id(sample) not in shown]
-    for sample in others:
+        differing = [why for why in sample.whys if why.kind == DIFFERS]
         sample.whys = [why for why in sample.whys if why.kind != DIFFERS]
-    return leading + [sample for sample in others if sample.whys]
-
-
-def _named(why: Why, kind: Kind) -> Why:
-    return replace(why, kind=f"{DIFFERS}: {kind}") if why.kind == DIFFERS else why
+        if differing and sample.reference and sample.heard:
+            kind = kind_of(sample)
+            if len(by_kind[kind]) < PER_KIND:
+                named = [replace(why, kind=f"{DIFFERS}: {kind}") for why in differing]
+                sample.whys = named + sample.whys
+                by_kind[kind].append(sample)
+    leading = [sample for members in by_kind.values() for sample in members]
+    shown = {id(sample) for sample in leading}
+    return leading + [sample for sample in samples if sample.whys and id(sample) not in shown]
 
 
 def sections(samples: Sequence[Sample]) -> Iterable[tuple[str, list[int]]]:
     """(`Why.kind`, places of its samples) for each kind that occurs."""
-    for kind in DISAGREEMENTS:
-        name = f"{DIFFERS}: {kind}"
+    for name in (f"{DIFFERS}: {kind}" for kind in DISAGREEMENTS):
         places = [n for n, one in enumerate(samples) if any(why.kind == name for why in one.whys)]
         if places:
             yield name, places
@@ -127,16 +122,17 @@ class Region(NamedTuple):
 
 
 def _regions(spoken: list[str], heard: list[str]) -> list[Region]:
-    regions: list[Region] = []
-    first, heard_first = 0, 0
-    equal = [block for block in Levenshtein.opcodes(spoken, heard) if block.tag == "equal"]
-    bounds = [(b.src_start, b.dest_start, b.src_end, b.dest_end) for b in equal]
-    ends = len(spoken), len(heard)
-    for place, (last, heard_last, after, heard_after) in enumerate([*bounds, (*ends, *ends)]):
-        edge = bool(bounds) and place in (0, len(bounds))
-        regions.append(Region(spoken[first:last], heard[heard_first:heard_last], edge))
-        first, heard_first = after, heard_after
-    return [region for region in regions if region.size]
+    blocks = Levenshtein.opcodes(spoken, heard)
+    shared = any(block.tag == "equal" for block in blocks)
+    regions = []
+    for is_equal, group in groupby(blocks, key=lambda block: block.tag == "equal"):
+        if not is_equal:
+            first, *_, last = [*group] * 2
+            left = spoken[first.src_start : last.src_end], heard[first.dest_start : last.dest_end]
+            at_start = not (first.src_start or first.dest_start)
+            at_end = (last.src_end, last.dest_end) == (len(spoken), len(heard))
+            regions.append(Region(*left, shared and (at_start or at_end)))
+    return regions
 
 
 @lru_cache(maxsize=64)
@@ -200,8 +196,12 @@ def embed(job: Job, chosen: Sequence[Sample], rows: Sequence[JsonObject], room: 
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
     maker = clips.ClipMaker(job.out, job.resample.rate, chosen, longest)
-    left_out = 0
-    for index in sorted(range(len(chosen)), key=lambda i: (_place(chosen, i), i)):
+    left_out, earlier = 0, Counter[str]()
+    places: list[tuple[int, int]] = []  # in its group, in all
+    for index, sample in enumerate(chosen):
+        places.append((earlier[sample.name], index))
+        earlier[sample.name] += 1
+    for _, index in sorted(places):
         sample = chosen[index]
         fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
         media = maker.make(sample) if fits else clips.Media(why=number_words.NO_ROOM)
@@ -211,11 +211,6 @@ def embed(job: Job, chosen: Sequence[Sample], rows: Sequence[JsonObject], room: 
         left_out += media.why == number_words.NO_ROOM
         rows[index]["media"] = media
     return left_out
-
-
-def _place(chosen: Sequence[Sample], index: int) -> int:
-    """Number of earlier samples in the same group."""
-    return sum(other.name == chosen[index].name for other in chosen[:index])
 
 
 def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> JsonObject:
@@ -283,11 +278,8 @@ def groups(counts: Summary, chosen: Sequence[Sample]) -> list[JsonObject]:
             kept.setdefault(group, []).append(index)
     items = {name: entry["items"] for name, entry in counts["reasons"].items()}
     items[PACKAGED] = counts["utterances"]["packaged"]
-    differing: list[JsonObject] = [
-        {"name": name, "own": len(places), "total": None, "kept": 0, "places": json.dumps(places)}
-        for name, places in sections(chosen)
-    ]
-    return differing + [
+    names = sorted(places_by_name.items(), key=lambda item: item[0] != PACKAGED)
+    return [
         {
             "name": name,
             "own": len(places),
@@ -295,7 +287,7 @@ def groups(counts: Summary, chosen: Sequence[Sample]) -> list[JsonObject]:
             "kept": len(kept.get(name, ())),
             "places": json.dumps(places + kept.get(name, [])),
         }
-        for name, places in sorted(places_by_name.items(), key=lambda item: item[0] != PACKAGED)
+        for name, places in [*sections(chosen), *names]
     ]
 
 

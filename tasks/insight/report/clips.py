@@ -1,4 +1,5 @@
-"""Audio and picture of a sample: mono MP3 of 16 kHz, and a small log-mel spectrogram.
+"""The spans that a report shows: their texts, measures, audio and picture, which are a mono MP3 of
+16 kHz and a small log-mel spectrogram.
 
 A clip is always whole, because a text that stops half-way is noticed only with all of the audio.
 MP3 is used because every browser plays it and 30 s take 90 kB, a tenth of a WAV (Opus of the same
@@ -13,7 +14,7 @@ import base64
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -24,11 +25,19 @@ from ...audio import Samples
 from ...audio.channels import mean
 from ...base.arrays import Float32s, UInt8s
 from ...base.errors import CorruptManifest, ItemError
+from ...base.schema import EnhancedRow, LedgerRow
 from ...recording import Locator
 from ...recording.guard import file_state
-from ...shard_store import blobs, hidden
-from . import number_words
-from .samples import Sample
+from ...recording.tracks import locator_of
+from ...settings.job import Job
+from ...shard_store import blobs, hidden, manifest
+from ...shard_store.text_values import final_text
+from ...shard_store.utterance import FinalUtterance
+from ...stages.stage import view_of
+from . import choice, number_words
+from .choice import Why
+from .ledger_facts import Ledger
+from .outcome_columns import Columns
 
 RATE = 16_000  # Hz
 BIT_RATE = 24_000  # bit/s
@@ -39,6 +48,91 @@ LOUDEST = 1e6  # of full scale; samples are clipped, because squares of damaged 
 SEARCH = 3600.0  # s of audio, at most, that are decoded to reach rejected spans
 NO_SAMPLES = "it has no samples"
 TOO_FAR = "it is too far into its recording to be decoded again for this page"
+
+
+@dataclass(slots=True)
+class Sample:
+    """A span of the ledger, with the facts that a report shows."""
+
+    row: LedgerRow
+    whys: list[Why] = field(default_factory=list)
+    shard: str | None = None
+    locator: Locator | None = None
+    text: str | None = None
+    text_source: str | None = None
+    heard: str | None = None
+    reference: str | None = None
+    measures: dict[str, float] = field(default_factory=dict)
+    pcm: EnhancedRow | None = None
+    muted: str | None = None  # where words are silenced
+
+    @property
+    def kept(self) -> bool:
+        return bool(self.row["outcome"] == "packaged")
+
+    @property
+    def seconds(self) -> float:
+        return max(float(self.row["end"] - self.row["start"]), 0.0)
+
+    @property
+    def name(self) -> str:
+        """The span's group: `packaged`, or `stage.reason`."""
+        return "packaged" if self.kept else f"{self.row['stage']}.{self.row['reason']}"
+
+
+def choose(ledger: Ledger, seed: int, columns: Columns) -> list[Sample]:
+    """The samples, in the order of `choice.chosen_rows`."""
+    picks = choice.chosen_rows(ledger, columns, seed)
+    rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
+    return [Sample(rows[number], whys) for number, whys in picks.items()]
+
+
+def look_up(job: Job, samples: Sequence[Sample]) -> None:
+    """Fill in the samples from the manifests; a sample whose recording is unknown is not
+    changed."""
+    wanted: dict[str, list[Sample]] = {}
+    for sample in samples:
+        wanted.setdefault(sample.row["recording"], []).append(sample)
+    for shard in manifest.shards(job.out):
+        if wanted.keys().isdisjoint(manifest.recordings(job.out, shard)):
+            continue
+        view = view_of(job, shard)
+        view.recordings = [r for r in view.recordings if r["recording"] in wanted]
+        shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]
+        locators = {r["recording"]: locator_of(r, job.filter) for r in view.recordings}
+        utterances = (
+            {u.cut.id: u for u in view.transcribed()}
+            if any(s.row["utterance"] for s in shard_samples)
+            else {}
+        )
+        for sample in shard_samples:
+            sample.shard, sample.locator = shard, locators[sample.row["recording"]]
+            utterance = utterances.get(sample.row["utterance"] or "")
+            if utterance is not None:
+                _fill_in(job, sample, utterance)
+
+
+def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
+    sample.reference = utterance.cut.reference
+    heard = utterance.heard.transcript
+    if heard is not None and not heard["error_code"]:
+        sample.text, sample.text_source = final_text(job, utterance.heard)
+        sample.heard = heard["text"]
+    elif utterance.cut.reference:
+        sample.text, sample.text_source = utterance.cut.reference, "reference"
+    sample.muted = utterance.muted
+    language = heard["language"] if heard is not None else utterance.cut.language
+    most = hidden.most_places(job, utterance.heard, sample.text)
+    for name in ("text", "heard", "reference"):
+        setattr(sample, name, hidden.shown(job, getattr(sample, name), language, most))
+    values: dict[str, object] = {**utterance.heard.measures, **utterance.texts}
+    sample.measures = {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    if utterance.heard.packed is not None and not utterance.heard.packed["error_code"]:
+        sample.pcm = utterance.heard.packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +175,12 @@ class ClipMaker:
             return Media(why=number_words.NO_ROOM)
         if sample.pcm is None:
             return self._rejected[id(sample)]
+        assert sample.shard is not None
         try:
-            return media(self._kept(sample))
+            pcm = hidden.silenced(blobs.read(self.out, sample.shard, sample.pcm), sample.muted)
         except (CorruptManifest, OSError) as error:
             return Media(why=f"its audio cannot be read: {error}")
-
-    def _kept(self, sample: Sample) -> Samples:
-        assert sample.pcm is not None
-        assert sample.shard is not None
-        pcm = hidden.silenced(blobs.read(self.out, sample.shard, sample.pcm), sample.muted)
-        return at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), self.rate)
+        return media(at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), self.rate))
 
     @cached_property
     def _rejected(self) -> dict[int, Media]:
@@ -102,16 +192,14 @@ class ClipMaker:
                 assert sample.locator is not None
                 spans.setdefault(sample.locator, []).append(sample)
         for locator, wanted in spans.items():
+            why = TOO_FAR
             try:
                 for sample, mono in self._read(locator, wanted):
                     media_by_sample[id(sample)] = media(mono)
             except (ItemError, OSError) as error:
                 why = f"it cannot be decoded now: {error}"
-                media_by_sample.update(
-                    (id(s), Media(why=why)) for s in wanted if id(s) not in media_by_sample
-                )
             for sample in wanted:
-                media_by_sample.setdefault(id(sample), Media(why=TOO_FAR))
+                media_by_sample.setdefault(id(sample), Media(why=why))
         return media_by_sample
 
     def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[Sample, Samples]]:
@@ -188,9 +276,8 @@ def at_rate(mono: Samples, rate: int) -> Samples:
     """Samples at `rate` Hz resampled to RATE; float32 [n]."""
     import soxr
 
-    if rate == RATE or not len(mono):
-        return mono
-    resampled: Samples = soxr.resample(mono, rate, RATE)
+    same = rate == RATE or not len(mono)
+    resampled: Samples = mono if same else soxr.resample(mono, rate, RATE)
     return resampled
 
 

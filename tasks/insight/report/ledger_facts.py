@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,13 +13,15 @@ import pyarrow.compute as pc
 
 from ...accounting import summary
 from ...accounting.summary import REMOVED
-from ...base.json_types import JsonObject, Reason, Summary
+from ...base.json_types import JsonObject, Summary
 from ...base.schema import LedgerRow
 from ...storage import tables
 
 LARGE = 8  # reasons that the funnel shows; smaller ones are folded
 SUMMED_BY = ("dataset", "language", "outcome", "reason", "sample_rate")
 ROWS = 40  # of a table by dataset or language; smaller ones are summed in the last
+#: Place of each stage in the funnel.
+ORDER = {"shard": 0, "filter": 1, "enhance": 2, "resample": 3, "transcribe": 4, "package": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,66 +66,40 @@ class Ledger:
 
     def sums(self) -> pa.Table:
         """Items and samples by SUMMED_BY, without removed recordings."""
-        portions = map(summary.live, self.portions(*SUMMED_BY, "samples"))
-        sums = (
-            summary.sums_by(
-                rows.append_column("items", pa.array(np.ones(len(rows), np.int64))),
-                SUMMED_BY,
-                ("items", "samples"),
-            )
-            for rows in portions
-        )
+        sums = []
+        for rows in map(summary.live, self.portions(*SUMMED_BY, "samples")):
+            counted = rows.append_column("items", pa.array(np.ones(len(rows), np.int64)))
+            sums.append(summary.sums_by(counted, SUMMED_BY, ("items", "samples")))
         return pa.concat_tables(sums)
 
 
 def funnel(counts: Summary, meanings: Mapping[str, str]) -> list[JsonObject]:
-    """The steps from all audio to the packaged part, small ones, which are folded, last: `seconds`
-    that a reason removes, their `share` of all, what remains `after` it, and whether its recordings
-    are `gone` from their source. `counts`: as in dataset.json; `meanings`: of each of its
-    reasons."""
+    """The steps from all audio to the packaged part, in the order of stages, within a stage the
+    largest first, and after them the `small` ones, which are folded: `seconds` that a reason
+    removes, their `share` of all, what remains `after` it, and whether its recordings are `gone`
+    from their source. `counts`: as in dataset.json; `meanings`: of each of its reasons."""
     whole = remaining = counts["seconds"]["in"]
+    reasons = counts["reasons"]
+    largest = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))
+    small = {name for name in largest if not reasons[name]["seconds"]} | {*largest[LARGE:]}
+    if len(reasons) <= LARGE:
+        small = set()
     steps: list[JsonObject] = []
-    large = _large(counts["reasons"])
-    order = sorted(_in_order(counts["reasons"]), key=lambda entry: entry[0] not in large)
-    for name, entry in order:
-        stage, _, reason = name.partition(".")
+    for name in sorted(largest, key=lambda n: (n in small, ORDER.get(n.partition(".")[0], -1))):
+        seconds, (stage, _, reason) = reasons[name]["seconds"], name.partition(".")
         gone = reason == REMOVED
-        taken = 0.0 if gone else entry["seconds"]
+        taken = 0.0 if gone else seconds
+        remaining = max(remaining - taken, 0.0)
         steps.append(
             {
-                "stage": stage,
-                "reason": reason,
-                "name": name,
-                "items": entry["items"],
-                "seconds": entry["seconds"],
-                "after": max(remaining - taken, 0.0),
-                "small": name not in large,
+                **{"stage": stage, "reason": reason, "name": name, "seconds": seconds},
+                **{"items": reasons[name]["items"], "small": name in small, "gone": gone},
+                "after": remaining,
                 "share": taken / whole if whole else 0.0,
-                "gone": gone,
                 "meaning": meanings[name],
             }
         )
-        remaining = max(remaining - taken, 0.0)
     return steps
-
-
-def _large(reasons: Mapping[str, Reason]) -> set[str]:
-    """The reasons that are not folded: the LARGE largest, or all if there are not more."""
-    if len(reasons) <= LARGE:
-        return set(reasons)
-    order = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))[:LARGE]
-    return {name for name in order if reasons[name]["seconds"] > 0}
-
-
-def _in_order(reasons: Mapping[str, Reason]) -> Iterable[tuple[str, Reason]]:
-    """The reasons in the order of stages, within a stage the largest first."""
-    order = ("shard", "filter", "enhance", "resample", "transcribe", "package")
-
-    def key(item: tuple[str, Reason]) -> tuple[int, float, str]:
-        stage = item[0].partition(".")[0]
-        return order.index(stage) if stage in order else -1, -item[1]["seconds"], item[0]
-
-    return sorted(reasons.items(), key=key)
 
 
 def shares(sums: pa.Table, column: Literal["dataset", "language"]) -> list[JsonObject]:
@@ -141,12 +117,6 @@ def shares(sums: pa.Table, column: Literal["dataset", "language"]) -> list[JsonO
     rows = sorted(by_name.values(), key=lambda r: (-r["in"], str(r["name"])))
     if len(rows) > ROWS:
         rest = rows[ROWS - 1 :]
-        summed = {
-            "name": None,
-            "in": sum(r["in"] for r in rest),
-            "packaged": sum(r["packaged"] for r in rest),
-            "items": sum(r["items"] for r in rest),
-            "names": len(rest),
-        }
-        rows = [*rows[: ROWS - 1], summed]
+        summed = {key: sum(r[key] for r in rest) for key in ("in", "packaged", "items", "names")}
+        rows = [*rows[: ROWS - 1], {"name": None, **summed}]
     return rows

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ...base.arrays import Bools, Float64s, Int32s, UInt8s
+from ...base.arrays import Bools, Float64s, Int32s, Int64s
 from ...base.json_types import JsonObject
 from ...corpus import limits
 from ...plugins.rules import Limit
@@ -68,19 +68,15 @@ def axis(values: Float64s, limits: Iterable[float]) -> tuple[float, float]:
     low, high = min([low, *near]), max([high, *near])
     if high <= low:
         low, high = low - 0.5, high + 0.5
-    step = _nice((high - low) / BINS)
+    width = (high - low) / BINS
+    power = 10.0 ** math.floor(math.log10(width))
+    step = next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= width or m == 10)
     return math.floor(low / step) * step, math.ceil(high / step) * step
-
-
-def _nice(step: float) -> float:
-    """The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `step`."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next((m * power for m in (1.0, 2.0, 2.5, 5.0) if m * power >= step), 10 * power)
 
 
 def limits_on(columns: Columns, name: str) -> list[Limit]:
     """All rules that limit a measure."""
-    rules = [stage_rule.rule for stage_rule in columns.rules]
+    rules = (rule for _, rule in columns.rules)
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
@@ -94,33 +90,22 @@ def histogram_of(columns: Columns, name: str) -> JsonObject | None:
         return None
     set_ = [x for rule in limits_on(columns, name) for x in (rule.min, rule.max) if x is not None]
     low, high = axis(finite, set_)
-    bins = _bins(values, columns.packaged, low, high)
-    hours = columns.seconds / 3600
+    # The bin of each value: first those of other utterances, then of kept ones, then NO_BAR.
+    is_finite = np.isfinite(values)
+    bars = np.clip((np.where(is_finite, values, low) - low) * (BINS / (high - low)), 0, BINS - 1)
+    bins = bars.astype(np.uint8) + np.uint8(BINS) * columns.packaged
+    bins[~is_finite] = NO_BAR
     members: list[tuple[str, str | None, slice | Int32s]]
     members = [("all", "", slice(None)), *columns.groups]
     groups: list[JsonObject] = []
     for kind, group, rows in members:
         spread = spread_of(values[rows], columns.packaged[rows])
         if spread["items"]:
-            bars = _bars(bins[rows], hours[rows])
-            groups.append({"kind": kind, "name": group, **bars, **spread})
+            sums = np.bincount(bins[rows], columns.seconds[rows] / 3600, NO_BAR + 1)
+            hours = {"kept": short(sums[BINS:NO_BAR]), "other": short(sums[:BINS])}
+            groups.append({"kind": kind, "name": group, **hours, **spread})
     missing = len(values) - len(finite)
     return {"name": name, "low": low, "high": high, "groups": groups, "missing": missing}
-
-
-def _bins(values: Float64s, kept: Bools, low: float, high: float) -> UInt8s:
-    """The bin of each value: first those of other utterances, then of kept ones, then NO_BAR."""
-    finite = np.isfinite(values)
-    bars = np.clip((np.where(finite, values, low) - low) * (BINS / (high - low)), 0, BINS - 1)
-    places: UInt8s = bars.astype(np.uint8) + np.uint8(BINS) * kept
-    places[~finite] = NO_BAR
-    return places
-
-
-def _bars(bins: UInt8s, hours: Float64s) -> JsonObject:
-    """Hours in each bin, [BINS], of kept and of other utterances."""
-    sums = np.bincount(bins, hours, NO_BAR + 1)
-    return {"kept": short(sums[BINS:NO_BAR]), "other": short(sums[:BINS])}
 
 
 def spread_of(values: Float64s, packaged: Bools) -> JsonObject:
@@ -151,25 +136,24 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
     `positions`, where None is "no limit", first for a lower and last for an upper one; `today`, the
     current limit, is at index `at`. `low`, `high`: ends of the chart's axis."""
     drawn = []
-    for stage_rule in columns.rules:
-        rule = stage_rule.rule
+    for stage, rule in columns.rules:
         if not isinstance(rule, Limit) or rule.column != name:
             continue
-        values, candidates = columns.values(name), columns.only(stage_rule)
+        values, candidates = columns.values(name), columns.only(stage, rule)
         spared = np.isnan(values) | columns.flags(limits.spares(rule))
-        if stage_rule.stage == "transcribe":
+        if stage == "transcribe":
             spared |= ~columns.heard
-        sides: tuple[tuple[Side, float | None, str | None], ...]
-        sides = (("min", rule.min, rule.low), ("max", rule.max, rule.high))
-        for side, today, reason in sides:
-            rows = candidates.copy()
-            # Rows beyond the rule's other limit are rejected anyway.
-            if side == "min" and rule.max is not None:
-                rows &= spared | (values <= rule.max)
-            if side == "max" and rule.min is not None:
-                rows &= spared | (values >= rule.min)
+        # Rows beyond the rule's other limit are rejected anyway.
+        below = values <= (np.inf if rule.max is None else rule.max)
+        above = values >= (-np.inf if rule.min is None else rule.min)
+        sides: tuple[tuple[Side, float | None, str | None, Bools], ...]
+        sides = (("min", rule.min, rule.low, below), ("max", rule.max, rule.high, above))
+        for side, today, reason, within in sides:
             if reason:
-                positions = _steps(low, high, today)
+                rows = candidates & (spared | within)
+                steps = [float(f"{x:.6g}") for x in np.linspace(low, high, POSITIONS + 1)]
+                steps += [] if today is None else [float(today)]
+                positions = np.unique(np.array(steps))
                 marked = np.where(spared[rows], np.nan, values[rows])
                 drawn.append(_curve(marked, columns.seconds[rows], side, positions, today))
     return drawn
@@ -187,13 +171,11 @@ def _curve(
     length = np.bincount(place, seconds, len(edges) + 2)
     spared_count, spared_seconds = count[-1], length[-1]
     count, length = count[:-1], length[:-1]
-    positions: list[float | None] = [*edges.tolist()]
+    positions: list[float | None] = [*edges.tolist(), None]
+    items, lengths = count.cumsum(), length.cumsum()  # kept: values <= position
     if side == "min":  # kept: values >= position; without a limit, all
         items, lengths = count[::-1].cumsum()[::-1], length[::-1].cumsum()[::-1]
-        positions.insert(0, None)
-    else:  # kept: values <= position
-        items, lengths = count.cumsum(), length.cumsum()
-        positions.append(None)
+        positions = [None, *positions[:-1]]
     return {
         "side": side,
         "today": today,
@@ -202,14 +184,6 @@ def _curve(
         "hours": short((lengths + spared_seconds) / 3600, 9),
         "items": (items + spared_count).tolist(),
     }
-
-
-def _steps(low: float, high: float, today: float | None) -> Float64s:
-    """Sorted positions from `low` to `high`, among them exactly the current limit."""
-    steps = [float(f"{x:.6g}") for x in np.linspace(low, high, POSITIONS + 1)]
-    if today is not None:
-        steps.append(float(today))
-    return np.unique(np.array(steps))
 
 
 # The agreement of several recognisers: the hours that a limit on it would keep, and their word
@@ -250,8 +224,18 @@ def of_agreement(columns: Columns) -> JsonObject | None:
             continue
         limit = next((x.min for x in limits_on(columns, name) if x.min), None)
         line = _line(ranked[name], seconds, errors, words)
-        lines.append({"name": name, "title": title, "today": limit, **_thinned(line)})
-        table.append({"title": title, "cells": [_at(line, share) for share in SHARES]})
+        # Evenly spaced by the share that is kept, with the first and the last.
+        points = np.searchsorted(line.kept, np.linspace(0.0, 1.0, POINTS))
+        thinned = _at(line, np.unique(points.clip(0, len(line.kept) - 1)))
+        lines.append({"name": name, "title": title, "today": limit, **thinned})
+        # The loosest limit that keeps at most each share; all None if the strictest keeps more.
+        loosest = np.searchsorted(line.kept, np.array(SHARES) + 1e-9, "right") - 1
+        columns_of_cells = _at(line, loosest, digits=17)
+        cells = [
+            {key: None if place < 0 else column[n] for key, column in columns_of_cells.items()}
+            for n, place in enumerate(loosest)
+        ]
+        table.append({"title": title, "cells": cells})
     return {
         "lines": lines,
         "table": table,
@@ -276,27 +260,9 @@ def _line(values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s
     return Line(sorted_[ends], kept[ends] / kept[-1], rates[ends])
 
 
-def _thinned(line: Line) -> JsonObject:
-    """Up to POINTS points, evenly spaced by the share that is kept, with the first and the last."""
-    wanted = np.linspace(0.0, 1.0, POINTS)
-    places = np.unique(np.searchsorted(line.kept, wanted).clip(0, len(line.kept) - 1))
-
-    def points(values: Float64s) -> list[float | None]:
-        thinned = values[places]
-        return [None if np.isnan(x) else y for x, y in zip(thinned, short(thinned), strict=True)]
-
-    return {"limit": points(line.limit), "kept": points(line.kept), "wer": points(line.wer)}
-
-
-def _at(line: Line, share: float) -> JsonObject:
-    """The point with the loosest limit that keeps at most this share; all None if the strictest
-    keeps more."""
-    place = int(np.searchsorted(line.kept, share + 1e-9, "right")) - 1
-    if place < 0:
-        return {"limit": None, "kept": None, "wer": None}
-
-    def point(values: Float64s) -> float | None:
-        value = float(values[place])
-        return None if np.isnan(value) else value
-
-    return {"limit": point(line.limit), "kept": point(line.kept), "wer": point(line.wer)}
+def _at(line: Line, places: Int64s, digits: int = 5) -> dict[str, list[float | None]]:
+    """Points of a line, rounded as `short` does; None without a value."""
+    return {
+        name: [None if math.isnan(x) else x for x in short(values[places], digits)]
+        for name, values in line._asdict().items()
+    }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...base.arrays import Bools, Float64s, Int32s
 from ...corpus import limits
@@ -32,13 +31,6 @@ class LabelHours(NamedTuple):
     packaged_hours: float
 
 
-class StageRule(NamedTuple):
-    """A rule, and the stage of its rejections."""
-
-    stage: str
-    rule: Rule
-
-
 class Columns:
     """The outcomes and measures of all utterances: `parts` of a table of outcomes with this
     schema (`limits.outcomes_schema`)."""
@@ -49,18 +41,16 @@ class Columns:
         #: Columns with labels of plug-ins; all other columns are in `names`.
         self.labels = [field.name for field in fields if field.type == pa.string()]
         self.names = [name for name in schema.names if name not in self.labels]
-        self.rules = [
-            StageRule(stage, rule)
-            for stage, rules in limits.rules_by_stage(job).items()
-            for rule in rules
-        ]
+        by_stage = limits.rules_by_stage(job).items()
+        #: Each rule with the stage of its rejections.
+        self.rules = [(stage, rule) for stage, rules in by_stage for rule in rules]
         opened = ExitStack()
-        self._outcomes = opened.enter_context(queries.tables(job.package.memory))
+        self.database = opened.enter_context(queries.tables(job.package.memory))
         weakref.finalize(self, opened.close)
-        with queries.given(self._outcomes, schema.empty_table()):
-            self._outcomes.execute("CREATE TABLE outcomes AS SELECT * FROM given")
+        with queries.given(self.database, schema.empty_table()):
+            self.database.execute("CREATE TABLE outcomes AS SELECT * FROM given")
         for part in parts:
-            queries.add(self._outcomes, "outcomes", part)
+            queries.add(self.database, "outcomes", part)
         self.seconds = self.values("seconds")
         self.packaged = self.flags("outcome = 'packaged'")
         self.heard = self.flags("heard")  # whether each row has a transcript
@@ -68,16 +58,8 @@ class Columns:
         self.blocked = self.flags(f"{BEYOND_LIMITS} OR ({_left_out_by_weight(job)} AND heard)")
         #: The number of rules that reject each row.
         self.refusals = np.zeros(len(self.seconds), np.uint8)
-        for stage_rule in self.rules:
-            self.refusals += self.flags(_refuses(stage_rule))
-
-    def ids(self, rows: Sequence[int]) -> list[str]:
-        """The ids of these rows, in their order."""
-        wanted = pa.table({"row": pa.array(rows, pa.int64()), "place": range(len(rows))})
-        numbered = "SELECT id, row_number() OVER () - 1 AS row FROM outcomes"
-        sql = f"SELECT id FROM given JOIN ({numbered}) USING (row) ORDER BY place"
-        names: list[str] = queries.joined(self._outcomes, wanted, sql)["id"].to_pylist()
-        return names
+        for rule in self.rules:
+            self.refusals += self.flags(_refuses(*rule))
 
     def flags(self, sql: str) -> Bools:
         """The value of an SQL predicate for each row; false for NULL. bool [rows]"""
@@ -89,25 +71,18 @@ class Columns:
         number = f"coalesce({queries.identifier(name)}::DOUBLE, 'nan')"
         return np.asarray(self._column(number), np.float64)
 
-    def _column(self, sql: str) -> NDArray[Any]:
-        answer = self._outcomes.execute(f"SELECT {sql} AS value FROM outcomes")
-        values: NDArray[Any] = answer.fetchnumpy()["value"]
-        return values
+    def _column(self, sql: str) -> Any:
+        return self.database.execute(f"SELECT {sql} AS value FROM outcomes").fetchnumpy()["value"]
 
-    def rejected(self, group: str) -> Bools:
-        """Whether each row was rejected for the reason `group` (`stage.reason`); bool [rows]."""
-        name = queries.literal(group)
-        return self.flags(f"stage || '.' || reason = {name} AND outcome <> 'packaged'")
-
-    def only(self, stage_rule: StageRule) -> Bools:
+    def only(self, stage: str, rule: Rule) -> Bools:
         """Which rows would be kept without this one rule; bool [rows]."""
-        flags: Bools = ~self.blocked & (self.refusals == self.flags(_refuses(stage_rule)))
+        flags: Bools = ~self.blocked & (self.refusals == self.flags(_refuses(stage, rule)))
         return flags
 
     def label_hours(self, name: str) -> list[LabelHours]:
         """Utterances and hours by the values of a label, those with the most hours first."""
         column = queries.identifier(name)
-        rows = self._outcomes.execute(
+        rows = self.database.execute(
             f"SELECT {column}, count(*), fsum(seconds) / 3600 AS hours, "
             "count(*) FILTER (outcome = 'packaged'), "
             "coalesce(fsum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 FROM outcomes "
@@ -119,20 +94,16 @@ class Columns:
     def groups(self) -> list[tuple[str, str | None, Int32s]]:
         """(`dataset` or `language`, name, its sorted rows) of the GROUPS largest by hours; none of
         a kind with only one."""
-        return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
-
-    def _largest(self, kind: str) -> list[tuple[str | None, Int32s]]:
-        largest = self._outcomes.execute(
-            f"SELECT {kind}, fsum(seconds) AS length FROM outcomes GROUP BY {kind} "
-            f"HAVING length > 0 ORDER BY length DESC, coalesce({kind}, 'None') LIMIT {GROUPS}"
-        ).fetchall()
-        if len(largest) < 2:
-            return []
         groups = []
-        for name, _ in largest:
-            value = "NULL" if name is None else queries.literal(name)
-            rows = np.flatnonzero(self.flags(f"{kind} IS NOT DISTINCT FROM {value}"))
-            groups.append((name, rows.astype(np.int32)))
+        for kind in ("dataset", "language"):
+            largest = self.database.execute(
+                f"SELECT {kind}, fsum(seconds) AS length FROM outcomes GROUP BY {kind} "
+                f"HAVING length > 0 ORDER BY length DESC, coalesce({kind}, 'None') LIMIT {GROUPS}"
+            ).fetchall()
+            for name, _ in largest if len(largest) > 1 else ():
+                value = "NULL" if name is None else queries.literal(name)
+                rows = np.flatnonzero(self.flags(f"{kind} IS NOT DISTINCT FROM {value}"))
+                groups.append((kind, name, rows.astype(np.int32)))
         return groups
 
 
@@ -157,7 +128,7 @@ def _left_out_by_weight(job: Job) -> str:
     return f"coalesce({' OR '.join(['false', *shares])}, false)"
 
 
-def _refuses(stage_rule: StageRule) -> str:
+def _refuses(stage: str, rule: Rule) -> str:
     """SQL predicate: rows that a rule rejects; a rule on texts rejects only transcribed ones."""
-    applies = "heard" if stage_rule.stage == "transcribe" else "true"
-    return f"{applies} AND NOT {limits.passes([stage_rule.rule])}"
+    applies = "heard" if stage == "transcribe" else "true"
+    return f"{applies} AND NOT {limits.passes([rule])}"

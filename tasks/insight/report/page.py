@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,7 @@ from ...settings.job import Job
 from ...shard_store import manifest
 from ...storage import queries, tables, versions
 from .. import source_languages
-from . import clip_table, clips, ledger_facts, measure_charts, number_words, samples, worker_time
+from . import clip_table, clips, ledger_facts, measure_charts, number_words, worker_time
 from .ledger_facts import Ledger
 from .outcome_columns import Columns, LabelHours
 
@@ -71,19 +71,21 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     with foreseen.version(job, manifest.shards(job.out)) as next_version:
         columns = Columns(job, schema, next_version.utterances(schema.names))
     about = reason_meanings.units(job)
-    chosen = samples.choose(ledger, job.package.seed, columns)
-    samples.look_up(job, chosen)
+    chosen = clips.choose(ledger, job.package.seed, columns)
+    clips.look_up(job, chosen)
     chosen = clip_table.first(chosen)
     meanings = reason_meanings.meanings(job, request.counts["reasons"])
     steps = ledger_facts.funnel(request.counts, meanings)
     rows = [clip_table.row_of(sample, about) for sample in chosen]
-    sums = ledger.sums()
+    sums, failed = ledger.sums(), list[Broken]()
+    if request.counts["recordings"]["failed"]:
+        failed = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
     context: JsonObject = {  # the variables of page.html
         "request": request,
         "steps": steps,
         "tiles": _tiles(request),
         "words": number_words,
-        "broken": _broken(ledger) if request.counts["recordings"]["failed"] else [],
+        "broken": [Broken(*map(masking.text, recording)) for recording in failed],
         "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
         "languages": [*source_languages.of_sources(job).items()],
         "speakers": request.counts.get("speakers", {}),
@@ -118,18 +120,10 @@ def _labels(
     only, by the version's `annotations`."""
     labels = {name: columns.label_hours(name) for name in columns.labels}
     for name, about in annotations.items():
-        if name not in labels and "values" in about:
-            labels[name] = [
-                LabelHours(row["value"], *(row["utterances"], row["hours"]) * 2)
-                for row in about["values"]
-            ]
+        if name not in labels:
+            counted = [(r["value"], r["utterances"], r["hours"]) for r in about.get("values", ())]
+            labels[name] = [LabelHours(*row, *row[1:]) for row in counted]
     return [(name, rows) for name, rows in labels.items() if rows]
-
-
-def _broken(ledger: Ledger) -> list[Broken]:
-    """The first recordings that failed, with credentials in URLs masked."""
-    recordings = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
-    return [Broken(*map(masking.text, recording)) for recording in recordings]
 
 
 def _tiles(request: Request) -> list[tuple[str, str, str]]:
@@ -138,38 +132,27 @@ def _tiles(request: Request) -> list[tuple[str, str, str]]:
     seconds, recordings, utterances = (counts[k] for k in ("seconds", "recordings", "utterances"))
     whole = seconds["in"]
     share = number_words.percent(seconds["packaged"] / whole) if whole else "–"
+    kept = "packaged" if request.version else "ready to package"
+    dropped = f"{counted(int(utterances['dropped']), 'utterance')} dropped"
+    failed = "none"
+    if recordings["failed"]:
+        failed = f"{number_words.percent(recordings['failed'] / max(recordings['in'], 1))} of them"
+    packaged = number_words.length(seconds["packaged"])
     tiles = [
         (number_words.length(whole), "audio in", counted(int(recordings["in"]), "recording")),
-        (
-            number_words.length(seconds["packaged"]),
-            "packaged" if request.version else "ready to package",
-            counted(int(utterances["packaged"]), "utterance"),
-        ),
-        (share, "of the audio kept", f"{counted(int(utterances['dropped']), 'utterance')} dropped"),
-        (
-            f"{recordings['failed']:,}",
-            "recordings failed",
-            "none"
-            if not recordings["failed"]
-            else f"{number_words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
-        ),
+        (packaged, kept, counted(int(utterances["packaged"]), "utterance")),
+        (share, "of the audio kept", dropped),
+        (f"{recordings['failed']:,}", "recordings failed", failed),
     ]
     new = request.summary.get("new")
     if new and new["recordings"] not in (0, recordings["in"]):
         note = f"{counted(new['packaged'], 'utterance')} packaged, {new['dropped']:,} dropped"
-        title = (
-            "new recording in this run" if new["recordings"] == 1 else "new recordings in this run"
-        )
-        tiles.append((f"{new['recordings']:,}", title, f"{note}; {new['failed']:,} failed"))
+        number, _, noun = counted(new["recordings"], "new recording").partition(" ")
+        tiles.append((number, f"{noun} in this run", f"{note}; {new['failed']:,} failed"))
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
         if (rate := request.scores.get(name)) is not None:
-            tiles.append(
-                (
-                    number_words.percent(rate),
-                    title,
-                    f"{request.scores['scored']:,} packaged with references",
-                )
-            )
+            note = f"{request.scores['scored']:,} packaged with references"
+            tiles.append((number_words.percent(rate), title, note))
     return tiles
 
 
@@ -194,67 +177,40 @@ def _measured(
         )
     now = measure_charts.kept_now(columns)
     packaged = request.counts["seconds"]["packaged"] / 3600
-    groups = [
-        (kind, [name for of, name, _ in columns.groups if of == kind])
-        for kind in ("dataset", "language")
-    ]
+    names: dict[str, list[str | None]] = {}
+    for kind, group, _ in columns.groups:
+        names.setdefault(kind, []).append(group)
     same = abs(now["hours"] - packaged) <= 1e-6 * max(packaged, 1.0)
-    return {
-        "measures": measures,
-        "now": now,
-        "groups": [g for g in groups if g[1]],
-        "same": same,
-        "packaged": packaged,
-    }
+    amounts = {"now": now, "same": same, "packaged": packaged}
+    return {"measures": measures, "groups": [*names.items()], **amounts}
 
 
 @cache
 def _template() -> Template:
     import jinja2
 
-    environment = jinja2.Environment(
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        loader=jinja2.FunctionLoader(_file),
+    blocks: Any = {"trim_blocks": True, "lstrip_blocks": True}
+    template: Template = jinja2.Template(
+        _file("page.html"), autoescape=True, undefined=jinja2.StrictUndefined, **blocks
     )
-    return environment.get_template("page.html")
+    return template
 
 
 def _render(context: JsonObject) -> bytes:
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    charts = _charts(context["measured"]) if context["measured"] else {}
+    charts: JsonObject = {}
+    if measured := context["measured"]:
+        charts = {"now": measured["now"], "measures": measured["measures"]}
     if work := context["work"]:
         charts["work"] = {name: work[name] for name in ("seconds", "busy", "lanes")}
     if agreement := context["agreeing"]:
         charts["agreeing"] = agreement["lines"]
-    data = json.dumps(charts, separators=(",", ":"))
+    data = _inert(json.dumps(charts, separators=(",", ":")))
     text = _template().render(
-        **context, script=script, style=_file("page.css"), digest=digest, data=_inert(data)
+        **context, script=script, style=_file("page.css"), digest=digest, data=data
     )
     return text.encode("utf-8", "replace")
-
-
-def _charts(measured: JsonObject) -> JsonObject:
-    """The data for the script: numbers, and names as the only texts."""
-    return {
-        "now": measured["now"],
-        "measures": [
-            {
-                "name": m["name"],
-                "low": m["low"],
-                "high": m["high"],
-                "curves": m["curves"],
-                "groups": [
-                    {"kind": g["kind"], "name": g["name"], "kept": g["kept"], "other": g["other"]}
-                    for g in m["groups"]
-                ],
-            }
-            for m in measured["measures"]
-        ],
-    }
 
 
 def _inert(data: str) -> str:
@@ -326,11 +282,12 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> Freq
             f"LIMIT {MOST_TEXTS}"
         ).fetchall()
     texts = [
-        FrequentText(_short(text), int(clips), int(us) / 1e6, different)
+        FrequentText(
+            text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …",
+            int(clips),
+            int(us) / 1e6,
+            different,
+        )
         for text, clips, us, different in rows
     ]
     return FrequentTexts(texts, -(-count // step), count)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …"

@@ -5,8 +5,8 @@ Everything is summed before it reaches the page, so 100,000 shards take as much 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,7 @@ BINS = 120  # steps of time
 LANES = 24  # workers, the busiest ones, with a line of their own
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
+class _Calls(NamedTuple):
     """All calls that returned; times in s since the start of the first one."""
 
     worker: Int64s
@@ -37,27 +36,30 @@ class _Calls:
 def page_data(path: Path | None) -> JsonObject | None:
     """The data for the page; None without metrics that can be read, or if no call returned.
 
-    `seconds`: from the first call's start to the last one's end; `slowest`: calls on shards;
-    `stages`: their work; `busy`: the mean number of calls of a stage at once in each step of time,
-    [BINS]; `lanes`: of the busiest workers; `more`: workers without a lane.
+    `seconds`: from the first call's start to the last one's end; `slowest`: rows of `metrics.rates`
+    of the SLOWEST shards; `stages`: their work; `busy`: the mean number of calls of a stage at once
+    in each step of time, [BINS]; `lanes`: of the busiest workers; `more`: workers without a lane.
     """
-    if path is None:
-        return None
     try:
-        table = tables.read(path)
+        table = tables.read(path) if path else None
     except (OSError, pa.ArrowException):  # there is none, or it is damaged
         return None
-    calls = _calls(table)
-    if calls is None:
+    if table is None or (calls := _calls(table)) is None:
         return None
     whole = float(calls.end.max())
     step = whole / BINS
     busy = np.stack([_spread(calls, calls.stage == i, step) for i in range(len(STAGES))])
     shown = [i for i in range(len(STAGES)) if busy[i].any()]
     lanes = _lanes(calls, step)
+    # By their rate relative to the stage's median, then by wall time.
+    rates = metrics.rates(table)
+    sorting = rates.append_column("slow", pc.fill_null(rates["times"], 0.0))
+    down, up = ("slow", "wall_seconds"), ("stage", "shard")
+    keys = [*((key, "descending") for key in down), *((key, "ascending") for key in up)]
+    slowest = rates.take(pc.sort_indices(sorting, keys)[:SLOWEST]).to_pylist()
     return {
         "seconds": whole,
-        "slowest": _slowest(table),
+        "slowest": slowest,
         "stages": [_stage(table, STAGES[i], whole) for i in shown],
         "busy": [
             {"stage": STAGES[i], "mean": [round(float(x), 3) for x in busy[i]]} for i in shown
@@ -89,10 +91,8 @@ def _calls(table: pa.Table) -> _Calls | None:
 
 
 def _spread(calls: _Calls, chosen: Bools, step: float) -> Float64s:
-    """The mean number of these calls running at once in each step of time; float64 [BINS].
-
-    It is the integral of begun calls minus that of ended calls, from one edge to the next.
-    """
+    """The mean number of these calls running at once in each step of time: the integral of begun
+    calls minus that of ended calls, from one edge to the next; float64 [BINS]."""
     edges = np.arange(BINS + 1) * step
 
     def integral(times: Float64s) -> Float64s:
@@ -118,23 +118,13 @@ def _lanes(calls: _Calls, step: float) -> list[JsonObject]:
             [_spread(calls, mine & (calls.stage == i), step) for i in range(len(STAGES))]
         )
         stage = np.where(rows.sum(axis=0) > 0.05, rows.argmax(axis=0), -1)
-        spans: list[tuple[int, int, str]] = []
-        start = 0
-        for end in range(1, BINS + 1):
-            if end == BINS or stage[end] != stage[start]:
-                if stage[start] >= 0:
-                    spans.append((start, end, STAGES[stage[start]]))
-                start = end
+        starts = np.flatnonzero(np.diff(stage, prepend=-2)).tolist()
+        ends = [*starts[1:], BINS]
+        steps = zip(starts, ends, strict=True)
+        spans = [(a, b, STAGES[stage[a]]) for a, b in steps if stage[a] >= 0]
         share = float((calls.end - calls.begin)[mine].sum()) / whole
-        lanes.append(
-            {
-                "worker": worker or "the run itself",
-                "host": host,
-                "calls": int(mine.sum()),
-                "share": share,
-                "spans": spans,
-            }
-        )
+        about = {"worker": worker or "the run itself", "host": host, "calls": int(mine.sum())}
+        lanes.append({**about, "share": share, "spans": spans})
     return sorted(lanes, key=lambda lane: (-lane["share"], lane["worker"]))
 
 
@@ -159,14 +149,3 @@ def _stage(table: pa.Table, stage: str, whole: float) -> JsonObject:
         "wait": float(pc.quantile(waits, 0.5)[0].as_py()) if len(waits) else 0.0,
         "gpu": pc.mean(rows["gpu_percent"]).as_py(),
     }
-
-
-def _slowest(table: pa.Table) -> list[JsonObject]:
-    """Rows of `metrics.rates` of the SLOWEST shards, by their rate relative to the stage's median,
-    then by wall time."""
-    rows = metrics.rates(table)
-    sorting = rows.append_column("slow", pc.fill_null(rows["times"], 0.0))
-    down, up = ("slow", "wall_seconds"), ("stage", "shard")
-    keys = [*((key, "descending") for key in down), *((key, "ascending") for key in up)]
-    slowest: list[JsonObject] = rows.take(pc.sort_indices(sorting, keys)[:SLOWEST]).to_pylist()
-    return slowest

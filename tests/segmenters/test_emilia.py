@@ -276,9 +276,8 @@ def test_one_turn_gives_what_the_rules_say(
     parts: list[tuple[float, float]], block: int, silence: int, pad: int
 ) -> None:
     samples = speech(*parts)
-    options = {"min_silence_ms": silence, "speech_pad_ms": pad}
-    spans = cut(samples, block=block, **options)
-    limits = vad.Settings(merge="emilia", **options)
+    spans = cut(samples, block=block, min_silence_ms=silence, speech_pad_ms=pad)
+    limits = vad.Settings(merge="emilia", min_silence_ms=silence, speech_pad_ms=pad)
     stretches = padded(samples[::512, 0].tolist(), limits, len(samples))
     pieces = largest_gap(stretches, 20 * RATE)
     if len(samples) <= 20 * RATE:

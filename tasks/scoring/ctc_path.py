@@ -34,8 +34,11 @@ BLOCK = 32 * STRIDE
 class Costs(NamedTuple):
     """In nats: a frame of another sound, below the likeliest token; a skipped part."""
 
-    star: float = STAR
-    skip: float = SKIP
+    star: float
+    skip: float
+
+
+USUAL = Costs(STAR, SKIP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def align(
     tokens: Int64s,
     sentences: Int64s,
     blank: int,
-    costs: Costs = Costs(),  # noqa: B008
+    costs: Costs = USUAL,
 ) -> Path:
     """The path of `tokens` [L] through log-probabilities [T, V]. `sentences`: index of each
     sentence's first token, ascending from 0; none is empty. They may be other parts of a text, with

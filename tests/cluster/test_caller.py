@@ -73,13 +73,9 @@ class Timed(Here):
         self.seconds: dict[str, float] = {}
 
     def call(self, call: Call[Any], *args: Any) -> Any:
-        return self.map(call, [args])[0]
-
-    def map(self, call: Call[Any], args: Any) -> list[Any]:
-        for some in args:
-            allowed_now = allowed(call, *some, item_timeout=30.0)
-            self.seconds[call.step] = min(allowed_now, self.seconds.get(call.step, allowed_now))
-        return super().map(call, args)
+        allowed_now = allowed(call, *args, item_timeout=30.0)
+        self.seconds[call.step] = min(allowed_now, self.seconds.get(call.step, allowed_now))
+        return super().call(call, *args)
 
 
 def test_a_short_timeout_of_items_kills_no_call_on_the_whole_corpus(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
 from uttermill.flows import prepare
-from uttermill.flows.server import history, live_artifacts
+from uttermill.flows.server import history
 from uttermill.flows.server.server import LocalServer
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
@@ -154,7 +154,7 @@ def test_a_server_that_ends_before_the_run_is_named_ends_nothing(
         raise httpx.ConnectError("connection refused")
 
     run = SimpleNamespace(id=UUID(int=0), name="swift-otter")
-    monkeypatch.setattr(live_artifacts, "current_run", lambda: run)
+    monkeypatch.setattr(history, "current_run", lambda: run)
     monkeypatch.setattr(history, "rename", refused)
     prepare.record(corpus.job(tmp_path), "prepare", tmp_path)
     assert "0000" in (tmp_path / "prefect.json").read_text(), "what the next run closes is noted"

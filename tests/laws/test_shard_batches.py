@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,10 +83,6 @@ class Counted(Here):
     def call(self, call: Call[Any], *args: Any) -> Any:
         self.names.append(call.work.__name__)
         return super().call(call, *args)
-
-    def map(self, call: Call[Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
-        self.names += [call.work.__name__] * len(args)
-        return super().map(call, args)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import duckdb
+import pyarrow as pa
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
@@ -88,6 +89,9 @@ HANDLERS: dict[Any, Handler] = {
     MillError: _failed(500),
     OSError: _failed(500, lambda error: owners.words(error, tempfile.gettempdir())),
     duckdb.Error: _failed(400, lambda error: f"the query was refused: {first_line(error)}"),
+    pa.ArrowException: _failed(
+        400, lambda error: f"a table holds other types than those published: {first_line(error)}"
+    ),
     duckdb.InterruptException: _failed(503, lambda _: "the explorer ends"),
     duckdb.IOException: _BROKEN,
     duckdb.FatalException: _BROKEN,

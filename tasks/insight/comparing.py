@@ -85,7 +85,9 @@ def totals(old: Dataset, new: Dataset) -> Totals:
     described = [version.description for version in (old, new)]
     clips = [_clips(version.path, _COUNTS) for version in (old, new)]
     scored = [table.filter(pc.is_valid(table["words"])) for table in clips]
-    errors = [[pc.sum(table[name]).as_py() or 0 for name in _COUNTS] for table in scored]
+    errors = [
+        [pc.sum(table[name].cast(pa.int64())).as_py() or 0 for name in _COUNTS] for table in scored
+    ]
     seconds = [facts["seconds"] for facts in described]
     return {
         "clips": [facts["utterances"]["packaged"] for facts in described],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -58,12 +59,21 @@ def out(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rewritten(path: Path, columns: dict[str, Any]) -> None:
-    """Put columns with these names into a Parquet file, in place of those of the same name."""
+    """Put columns with these names into a Parquet file, in place of those of the same name; a
+    version's dataset.json learns the new size and hash."""
     table = pq.read_table(path)
     old = [n for n in table.column_names if n not in columns]
     arrays = [table[name] for name in old] + [*columns.values()]
     path.unlink()
     pq.write_table(pa.Table.from_arrays(arrays, names=[*old, *columns]), path)
+    data, about = path.read_bytes(), path.with_name("dataset.json")
+    if not about.exists():
+        return
+    dataset = json.loads(about.read_text())
+    named = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    dataset["files"][path.name] |= named
+    about.unlink()
+    about.write_text(json.dumps(dataset))
 
 
 def table_of(out: Path, name: str) -> Path:

@@ -145,7 +145,7 @@ def collect(
         data["voices.arrow"] = arrow_bytes(pa.concat_tables([part.voices for part in parts]))
     if corpus.takes_part(job):
         data["heard.arrow"] = arrow_bytes(_numbered(parts, [part.heard for part in parts]))
-    sound = [extent for extent in extents if extent is not None]
+    bounded = [extent for extent in extents if extent is not None]
     facts = BatchFacts(
         files={name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
         recordings=recordings,
@@ -155,7 +155,7 @@ def collect(
         passing=shard_batches.passing_rules(job) if by_passing else None,
         copies=shard_batches.copying(job) if copies else None,
         guards=[job.filter.max_hours, job.filter.max_expansion],
-        extent=list(map(max, zip(*sound, strict=True))) if len(sound) == len(extents) else None,
+        extent=list(map(max, zip(*bounded, strict=True))) if len(bounded) == len(extents) else None,
         people=shard_batches.said(job, rows["id"]),
     )
     storage.remove(batch.home / "facts.json")  # files of other limits may be there

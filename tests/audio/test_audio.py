@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from tests.helpers import bombs
 from tests.helpers.fetched import CORPUS
+from tests.helpers.tiers import nightly
 from uttermill.tasks import audio
 from uttermill.tasks.audio.damage.mp3 import crc16
 from uttermill.tasks.base.errors import CODES, ItemError
@@ -176,14 +177,15 @@ WRITTEN = [
 
 @pytest.mark.parametrize(
     ("layout", "name", "codec", "form", "step"),
-    # AAC has one 5.1, and no 16 channels.
-    [(layout, *each) for each in WRITTEN for layout in LAYOUTS
+    # By day each layout and each form once. AAC has one 5.1, and no 16 channels.
+    [(pytest.param if layout == LAYOUTS[place % 6] else nightly)(layout, *each)
+     for place, each in enumerate(WRITTEN) for layout in LAYOUTS
      if each[1] != "aac" or layout in ("mono", "stereo", "5.1", "7.1")],
 )  # fmt: skip
 def test_sample_formats_of_ffmpeg_in_any_number_of_channels(
     tmp_path: Path, layout: str, name: str, codec: str, form: str, step: float
 ) -> None:
-    samples = tones(70_000, av.AudioLayout(layout).nb_channels)
+    samples = tones(20_000, av.AudioLayout(layout).nb_channels)
     locator = write_by_ffmpeg(tmp_path / name, samples, codec, form, layout)
     assert audio.probe(locator).decoder == "av"
     found = decode(locator)
@@ -191,7 +193,7 @@ def test_sample_formats_of_ffmpeg_in_any_number_of_channels(
     assert found.shape[1] == samples.shape[1]
     assert 0 <= len(found) - at - len(samples) < 1024
     # AAC keeps but the lowest notes of the fourth channel, which is for a subwoofer.
-    inner = slice(3000, 60_000), slice(0, 3) if codec == "aac" else slice(None)
+    inner = slice(3000, 18_000), slice(0, 3) if codec == "aac" else slice(None)
     assert np.abs(found[at:][inner] - samples[inner]).max() <= step
     assert np.array_equal(found, decode(locator, 777))
 
@@ -388,19 +390,6 @@ def test_truncated_wav_keeps_count_of_its_prefix(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: 44 + 2 * 70_000])
     error = fails(Locator(str(path)))
     assert (error.code, error.decoded, error.rate) == ("truncated", 70_000, 16_000)
-
-
-@pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF, 0xFFFFFFFF - 36])
-def test_streaming_sizes_are_tolerated(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "a.wav"
-    samples = tones(9000)
-    write(path, samples, subtype="PCM_16")
-    data = bytearray(path.read_bytes())
-    at = data.find(b"data") + 4
-    data[at : at + 4] = struct.pack("<I", size)
-    data[4:8] = struct.pack("<I", min(size + 36, 0xFFFFFFFF) if size else 0)
-    path.write_bytes(data)
-    assert len(decode(Locator(str(path)))) == 9000
 
 
 def test_a_lying_header_allocates_no_memory(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
+from tests.helpers.tiers import nightly
 from uttermill.tasks import audio
 from uttermill.tasks.audio import flac_whole
 from uttermill.tasks.base.errors import ItemError
@@ -83,7 +84,7 @@ def test_the_fast_way_is_taken(tmp_path: Path, shape: tuple[int, int, int, int])
         assert stream.header.decoder == "whole"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES[:2], *map(nightly, SHAPES[2:])])
 @pytest.mark.parametrize("kind", range(-1, 11))
 def test_both_decoders_agree(
     tmp_path: Path,
@@ -92,7 +93,7 @@ def test_both_decoders_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, chance = flac(*shape), random.Random(kind)
-    for number in range(6 if kind >= 0 else 1):
+    for number in range(3 if kind >= 0 else 1):
         path = tmp_path / f"{number}.flac"
         path.write_bytes(mutated(whole, kind, chance) if kind >= 0 else whole)
         assert (probed(path), decoded(path)) == by_ffmpeg(path, monkeypatch)

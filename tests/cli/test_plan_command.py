@@ -31,6 +31,16 @@ from uttermill.tasks.shard_store.decision_log import Decision
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Settings of a run that has ended well."""
+    return ended(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `file`, for tests that change nothing there."""
+    return ended(tmp_path_factory.mktemp("kept"))
+
+
+def ended(tmp_path: Path) -> Path:
     corpus.make(tmp_path / "in")
     data = {
         "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}],
@@ -52,8 +62,8 @@ def prepared(path: Path, *sets: str) -> None:
         run.finish({"stages": stages})
 
 
-def test_json_as_promised(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = told(capsys, "plan", str(file), "--set", "resample.rate=24000")
+def test_json_as_promised(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = told(capsys, "plan", str(kept), "--set", "resample.rate=24000")
     assert list(plan["stages"]) == list(corpus.STAGES)
     for entry in plan["stages"].values():
         assert set(entry) == {"compute", "reuse", "hours", "seconds", "because"}
@@ -70,12 +80,12 @@ def test_json_as_promised(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_people_are_told_which_setting_costs_what(
-    file: Path, capsys: pytest.CaptureFixture[str]
+    kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["plan", str(file), "--set", "resample.rate=24000"]) == 0
+    assert cli.main(["plan", str(kept), "--set", "resample.rate=24000"]) == 0
     said = capsys.readouterr().out
     assert "resample.rate 16000 → 24000: resample, transcribe and package 10 items, 0.00 h" in said
-    assert cli.main(["plan", str(file)]) == 0
+    assert cli.main(["plan", str(kept)]) == 0
     assert "v0001 stays as it is, with 10 clips." in capsys.readouterr().out
 
 
@@ -143,13 +153,13 @@ def test_an_out_without_its_sources_still_answers(
 
 @pytest.mark.nightly
 def test_what_if_does_not_take_what_is_made_anew_for_new(
-    file: Path, capsys: pytest.CaptureFixture[str]
+    kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = str(file.parent / "out")
+    out = str(kept.parent / "out")
     answer = told(capsys, "what-if", out, "--set", "resample.rate=24000")
     assert answer["difference"] == {"items": 0, "hours": 0.0}
     assert answer["then"]["not_yet_transcribed"]["items"] == 0
-    again = told(capsys, "plan", str(file), "--set", "resample.rate=24000")
+    again = told(capsys, "plan", str(kept), "--set", "resample.rate=24000")
     assert answer["plan"]["stages"] == again["stages"]
     tight = told(capsys, "what-if", out, "--set", "filter.filters.duration.max=1.1")
     assert tight["difference"]["items"] == -6
@@ -202,9 +212,9 @@ def test_run_asks_before_it_computes_much_again(
     assert cli.main(words) == 0
 
 
-def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_lines_before_a_run(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    chosen = settings.read(str(file), [], None, ["resample.rate=24000"])
+    chosen = settings.read(str(kept), [], None, ["resample.rate=24000"])
     assert run_commands.agreed(chosen, False)
     lines = said.getvalue().splitlines()
     assert len(lines) == 3
@@ -404,28 +414,28 @@ def test_a_night_of_broken_files_is_told_before_it(
 
 
 def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(
-    file: Path, capsys: pytest.CaptureFixture[str]
+    kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It was shown as None, which `--set` takes for a text."""
-    found = told(capsys, "plan", str(file), "--set", "filter.filters.duration.max=null")
+    found = told(capsys, "plan", str(kept), "--set", "filter.filters.duration.max=null")
     because = "Because: filter.filters.duration.max 30.0 → null (no clip changes)."
     assert because in [*shown.before_run(found)]
 
 
 def test_splits_that_are_drawn_again_are_told_of(
-    file: Path, capsys: pytest.CaptureFixture[str]
+    kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plan said that `false → true` changes no clip, and a run packaged others."""
     splits = ("--set", "package.splits={test: 0.5}")
-    found = told(capsys, "plan", str(file), *splits, "--set", "package.resplit=true")
+    found = told(capsys, "plan", str(kept), *splits, "--set", "package.resplit=true")
     said = " ".join(map(str, shown.before_run(found)))
     assert "package.resplit: the splits will be drawn again" in said
 
 
-def test_what_the_checks_warn_of_is_said_once(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_checks_warn_of_is_said_once(kept: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The look before the run said it, and the run again."""
     wanted = ["package.publish=[words]", "package.formats=[kaldi]"]
-    chosen = settings.read(str(file), [], None, wanted)
+    chosen = settings.read(str(kept), [], None, wanted)
     assert run_commands.agreed(chosen, True)
     checks.check(chosen)
     said = [r.getMessage() for r in caplog.records if "has no field for words" in r.getMessage()]

@@ -101,6 +101,7 @@ def test_nothing_raw_reaches_people(
     assert not set(RAW) & set(said.out + said.err)
 
 
+@pytest.mark.full
 def test_a_csv_is_exact_for_programs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And no cell begins with what a spreadsheet computes: paths are absolute, the rest is ours."""
     rows = [*csv.DictReader(io.StringIO(ran(capsys, "ledger", out, "--csv"), newline=""))]
@@ -110,6 +111,7 @@ def test_a_csv_is_exact_for_programs(out: Path, capsys: pytest.CaptureFixture[st
     assert [cell for cell in text if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
 
 
+@pytest.mark.full
 def test_a_csv_at_a_terminal_has_escapes(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with terminal():
         said = ran(capsys, "ledger", out, "--csv")
@@ -118,6 +120,7 @@ def test_a_csv_at_a_terminal_has_escapes(out: Path, capsys: pytest.CaptureFixtur
     assert {escaped(f"{name}.wav") for name in NAMES} <= {Path(r["source_path"]).name for r in rows}
 
 
+@pytest.mark.full
 def test_json_is_exact_and_harmless(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ran(capsys, "ledger", out, "--items", "--json")
     assert not set(RAW) & set(said)
@@ -126,12 +129,14 @@ def test_json_is_exact_and_harmless(out: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(json_line({"a": RAW, "ü": "\ud800"})) == {"a": RAW, "ü": "\ud800"}
 
 
+@pytest.mark.full
 def test_a_list_is_exact_for_programs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert Path(ran(capsys, "list", out).splitlines()[0]).is_file()
     with terminal():
         assert "\\x1b[1mhome" in ran(capsys, "list", out)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("prefix", ["a\nb", "a\rb"])
 def test_a_list_has_one_path_a_line(
     prefix: str, out: Path, capsys: pytest.CaptureFixture[str]

@@ -90,10 +90,10 @@ def write(
 
     derived = format_shards.all_derived(job, published, read)
     placed = pa.schema([*schema, (PLACE, pa.int32())])
-    sql = f"SELECT * EXCLUDE ({PLACE}) FROM given ORDER BY {PLACE}"
+    rows = _placed(batches, place_of_row)
+    limits = job.package.memory, job.scratch
     with (
-        queries.tables(job.package.memory, job.scratch) as database,
-        queries.streamed(database, _placed(batches, place_of_row), placed, sql) as ordered,
+        queries.ordered(rows, len(clips), placed, [PLACE], *limits) as ordered,
         tables.row_group_writer(home / UTTERANCES_FILE, plan.in_order(published)) as write_rows,
     ):
         first = 0
@@ -132,7 +132,7 @@ def _of_whole_shards(
         while have < wanted:
             unwritten.append(next(batches))
             have += len(unwritten[-1])
-        table = pa.Table.from_batches(unwritten)
+        table = pa.Table.from_batches(unwritten).select(schema.names)
         yield some, table.slice(0, wanted).combine_chunks().cast(schema)
         unwritten, have = table.slice(wanted).to_batches(), have - wanted
         some, wanted = [], 0

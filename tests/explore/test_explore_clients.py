@@ -169,10 +169,10 @@ def test_a_client_that_reads_nothing(serve: Serve, tmp_path: Path) -> None:
     files: list[Any] = []
     port = serve(large(tmp_path, files, 8 << 20))
     ask = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    clients = [connected(port, ask) for _ in range(60)]
+    clients = [connected(port, ask) for _ in range(45)]
     assert httpx.get(f"http://127.0.0.1:{port}/small", timeout=20).text == "fine"
     until = time.monotonic() + 30
-    while not (len(files) == 60 and not any(file.exists() for file in files)):
+    while not (len(files) == 45 and not any(file.exists() for file in files)):
         assert time.monotonic() < until
         time.sleep(0.05)
     for client in clients:
@@ -211,9 +211,14 @@ def test_half_open_connections_keep_nobody_out(
         client.close()
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
+def test_a_request_that_can_be_read_in_two_ways_is_refused(
+    explorer: app.Explorer, serve: Serve
+) -> None:
+    port = serve(app.make(explorer))
+    first = f"GET /{TOKEN}/api/about HTTP/1.1"
+    good = connected(port, f"{first}\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    assert ended(good).startswith(b"HTTP/1.1 200 ")  # a control
+    for lines in (
         ["Host: 127.0.0.1", "Host: 127.0.0.1"],
         ["Host: 127.0.0.1", "Host: evil.example"],
         ["Host: evil.example", "Host: 127.0.0.1"],
@@ -222,17 +227,9 @@ def test_half_open_connections_keep_nobody_out(
         ["Host: 127.0.0.1", "Content-Length: 4, 30"],
         ["Host: 127.0.0.1", "Content-Length: 4", "Transfer-Encoding: chunked, x"],
         ["Host : 127.0.0.1"],
-    ],
-)
-def test_a_request_that_can_be_read_in_two_ways_is_refused(
-    explorer: app.Explorer, serve: Serve, lines: list[str]
-) -> None:
-    port = serve(app.make(explorer))
-    first = f"GET /{TOKEN}/api/about HTTP/1.1"
-    good = connected(port, f"{first}\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-    assert ended(good).startswith(b"HTTP/1.1 200 ")  # a control
-    odd = "\r\n".join([first, *lines, "Connection: close", "", ""])
-    assert ended(connected(port, odd.encode())).split()[1] in (b"400", b"501")
+    ):
+        odd = "\r\n".join([first, *lines, "Connection: close", "", ""])
+        assert ended(connected(port, odd.encode())).split()[1] in (b"400", b"501"), lines
 
 
 @pytest.mark.nightly

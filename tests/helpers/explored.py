@@ -1,29 +1,14 @@
-"""The explorer on synthetic rows: the time to load them, and to answer each query of its page.
-
-python -m tests.helpers.explored [N] [--json]      N utterances, 1,000,000 by default
-
-Each query runs once, so that no cached answer counts.
-"""
+"""A version of synthetic rows without audio, for the explorer."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import resource
-import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from starlette.testclient import TestClient
 
-from uttermill.flows.explore import app
-from uttermill.flows.explore.corpus import Corpus
 from uttermill.tasks.base.schema import LEDGER, UTTERANCES
 
 WORDS = "river stone amber winter island evening journey meadow harbour yellow orchard".split()  # noqa: SIM905
@@ -31,42 +16,6 @@ REASONS = ("too_short", "too_long", "silent", "clipped", "wrong_language", "conf
 MEASURES = ("duration", "snr", "silence_fraction", "loudness", "dnsmos_ovrl")
 PER_RECORDING = 20
 TOKEN = "bench"
-TRIED = [
-    {"column": "snr", "side": "min", "value": 12},
-    {"column": "duration", "side": "max", "value": 14},
-]
-#: Each question of the page, by what a person does; on N rows.
-QUESTIONS = {
-    "the first page": "rows?limit=100",
-    "the middle page": "rows?limit=100&offset={middle}",
-    "sorted by a measure": "rows?limit=100&sort=-snr",
-    "sorted by a text": "rows?limit=100&sort=text",
-    "the last page, sorted": "rows?limit=100&sort=-snr&offset={last}",
-    "a word": "rows?limit=100&q=harbour+yellow",
-    "a word, sorted": "rows?limit=100&q=orchard+orchard&sort=-duration",
-    "a word that is nowhere": "rows?limit=100&q=zebra",
-    "a regular expression": "rows?limit=100&q=amber.*stone%24&regex=1",
-    "one id": "rows?limit=100&q=d-r0000077-",
-    "one speaker": "rows?limit=100&in.speaker=s77",
-    "a reason and a range": "rows?limit=100&in.reason=silent&min.snr=10&sort=snr",
-    "recordings": "recordings?limit=100",
-    "recordings, least kept first": "recordings?limit=100&sort=kept",
-    "recordings by reasons": "recordings?limit=100&sort=reasons",
-    "a histogram": "histogram?column=snr",
-    "a histogram of a filter": "histogram?column=duration&min.snr=15",
-    "a scatter": "scatter?x=snr&y=duration",
-    "two limits": "kept?limits=" + quote(json.dumps(TRIED)),
-    "hours by speaker": "table?what=speaker",
-    "hours by recording": "table?what=recording",
-    "one clip": "clip/{middle}",
-    "one recording": "timeline?recording=d/r0000077.wav",
-    "the vocabulary": "table?what=words",
-    "the vocabulary of a filter": "table?what=words&min.snr=10",
-    "characters, rare first": "table?what=characters&rare=1",
-    "characters of a filter": "table?what=characters&min.snr=12",
-    "the middle page, by a text": "rows?limit=100&sort=text&offset={middle}",
-    "the middle page of a filter, by a text": "rows?limit=100&sort=-text&offset=300000&min.snr=14",
-}
 
 
 def make(out: Path, count: int) -> None:
@@ -132,63 +81,3 @@ def _rows(draw: np.random.Generator, low: int, high: int) -> tuple[pa.Table, pa.
     ]
     rows = pa.table([pa.array(ledger[f.name], f.type) for f in LEDGER], schema=LEDGER)
     return rows, pa.table(kept, schema=_schema()).filter(pa.array(~dropped))
-
-
-def ask(client: TestClient, path: str, count: int) -> dict[str, float]:
-    """Milliseconds of a first asking, by the clock and of CPU."""
-    wanted = path.format(last=count - 150, middle=count // 2)
-    began, worked = time.perf_counter(), time.process_time()
-    answer = client.get(f"/api/{wanted}")
-    took = {"ms": time.perf_counter() - began, "cpu_ms": time.process_time() - worked}
-    assert answer.status_code == 200, answer.text
-    return {name: round(1000 * seconds, 1) for name, seconds in took.items()}
-
-
-def steps(count: int) -> Iterator[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        make(home / "out", count)
-        (home / "home").mkdir()
-        corpus = Corpus(home / "out", home / "home")
-        began, worked = time.perf_counter(), time.process_time()
-        items = corpus.items()
-        took, cpu = time.perf_counter() - began, time.process_time() - worked
-        yield {"step": "reading the version", "ms": round(1000 * took), "cpu_ms": round(1000 * cpu)}
-        explorer = app.Explorer(corpus, None, TOKEN, home / "home")
-        base = f"http://127.0.0.1:8800/{TOKEN}"
-        client = TestClient(app.make(explorer), base_url=base)
-        yield {"step": "at once: the first page", **ask(client, "rows?limit=100", count)}
-        yield {"step": "at once: by a text", **ask(client, "rows?limit=100&sort=text", count)}
-        for name, path in QUESTIONS.items():
-            yield {"step": name, **ask(client, path, count)}
-        for what, page in {"first page": "0", "middle page": "{middle}"}.items():
-            sorts = [f"{way}{name}" for name in items.columns for way in ("", "-")]
-            asked = [f"rows?limit=100&sort={sort}&offset={page}" for sort in sorts]
-            took_all = [ask(client, path, count) for path in asked]
-            yield {"step": f"{len(sorts)} sorts by every column, {what}: median", **half(took_all)}
-            worst = max(zip(took_all, sorts, strict=True), key=lambda each: each[0]["ms"])
-            yield {"step": f"the same: the worst, {worst[1]}", **worst[0]}
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        size = sum(each.stat().st_size for each in (home / "home").iterdir()) / 2**20
-        yield {"step": "memory and disk", "rss_mb": round(peak), "disk_mb": round(size)}
-        corpus.close()
-
-
-def half(took: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.median([each[name] for each in took])) for name in took[0]}
-
-
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("count", nargs="?", type=int, default=1_000_000)
-    arguments.add_argument("--json", action="store_true")
-    chosen = arguments.parse_args()
-    for step in steps(chosen.count):
-        if chosen.json:
-            print(json.dumps({"utterances": chosen.count, **step}), flush=True)
-        else:
-            print("  ".join(str(value) for value in step.values()), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,7 @@ import soxr
 
 from tests.helpers import timed_speech
 from tests.helpers.no_speech import NO_SPEECH
+from tests.helpers.tiers import nightly
 from tests.helpers.timed_speech import Floats, Line, Spoken
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
@@ -42,7 +43,7 @@ def rate(samples: Floats, hertz: int = RATE) -> float | None:
     return speech_rate.measure(clip, speech_rate.Settings())["speech_rate"]
 
 
-@pytest.mark.parametrize("speed", [110, 180, 260])
+@pytest.mark.parametrize("speed", [180, *map(nightly, (110, 260))])
 @pytest.mark.parametrize("voice", TEXTS)
 def test_the_rate_is_that_of_the_vowels_said(voice: str, speed: int) -> None:
     spoken = said(voice, speed)

@@ -57,12 +57,6 @@ def test_spans_of_several_clips_share_a_batch() -> None:
     assert len(ear.searches) < 8  # alone they would be 2 + 12
 
 
-def test_control_without_detected_speech_nothing_is_heard_again() -> None:
-    ear = Ear(SENTENCES, many=1)
-    (found,) = heard(ear, [clip(20.5, SPEECH[0])])
-    assert (found.text, ear.searches) == ("w0.5", [1])
-
-
 def test_what_was_passed_over_comes_in_at_its_place() -> None:
     hearing = Hearing(clip(20.5, *SPEECH), Language("en", 0.9))
     ends = words(SENTENCES[0], SENTENCES[2])

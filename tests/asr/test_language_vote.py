@@ -122,14 +122,6 @@ def test_clips_that_are_overruled_are_heard_again(tmp_path: Path) -> None:
     assert counts["transcribe"] == (0, 6)
 
 
-def test_control_each_clip_for_itself(tmp_path: Path) -> None:
-    """Without the vote the guesses stand, and are dropped or kept by their own probability."""
-    verdicts = [{"use": "empty_text"}]
-    rows = published(segmented(tmp_path, language_by="clip", verdicts=verdicts))
-    assert [r["language"] for r in rows] == ["en", "en", "cy", "en", "cy", "en"]
-    assert {r["language_vote"] for r in rows} == {None}
-
-
 def judged(values: dict[str, Any]) -> str | None:
     found = judge(values, chosen_rules.rules_of("text", (Plugin(use="language"),)))
     return found.reason if found else None

@@ -290,19 +290,3 @@ def test_the_table_shows_every_finding() -> None:
     text = said(doctor.show, [Finding("one", True, "fine"), Finding("two", False, "not [so] fine")])
     assert "not [so] fine" in text
     assert "no" in text
-
-
-@pytest.mark.nightly
-@pytest.mark.cluster
-def test_control_without_preload(tmp_path: Path) -> None:
-    found = control("spawn", tmp_path)
-    assert found["start_method"]
-    assert not found["modules_loaded"]
-    assert not found["thread_caps"]
-    assert not found["temporary_directories"]
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_control_under_fork(tmp_path: Path) -> None:
-    assert not control("fork", tmp_path)["start_method"]

@@ -49,23 +49,6 @@ def planned(job: Job, before: Job | None) -> tuple[dict[str, tuple[int, int]], p
     return {name: (a.compute, a.reuse) for name, a in plan.stages.items()}, plan
 
 
-@pytest.mark.nightly
-def test_a_first_run_computes_everything(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in")
-    (tmp_path / "in/page.wav").write_text("<html>not found</html>")
-    (tmp_path / "in/notes.txt").write_text("no audio")
-    told, plan = planned(asked(tmp_path), None)
-    assert told == {"shard": (11, 0)} | dict.fromkeys(STAGES[1:], (10, 0))
-    assert {cause for a in plan.stages.values() for cause in a.because} == {"sources"}
-    expected = sum(corpus.seconds_of(n) for n in range(10))
-    assert plan.stages["filter"].seconds == pytest.approx(expected, abs=1e-3)
-    assert plan.ignored == {"extension": 1}
-    assert plan.again == 0
-    assert not (tmp_path / "out").exists()
-    done = corpus.run(asked(tmp_path))[1]
-    assert done == told
-
-
 def test_nothing_to_do(kept: Path) -> None:
     told, plan = planned(asked(kept), asked(kept))
     assert told == dict.fromkeys(STAGES, (0, 10)) == corpus.run(asked(kept))[1]
@@ -201,16 +184,6 @@ def test_a_moved_recording_is_no_new_one(home: Path) -> None:
     assert {told[name] for name in STAGES[1:4]} == {(1, 10)}
     assert told == corpus.run(asked(home))[1]
     assert planned(asked(home), asked(home))[0] == dict.fromkeys(STAGES, (0, 11))
-
-
-@pytest.mark.nightly
-def test_a_moved_folder_is_read_again_only(home: Path) -> None:
-    (home / "in").rename(home / "elsewhere")
-    source = {"kind": "folder", "path": str(home / "elsewhere"), "name": "c"}
-    told, plan = planned(asked(home, sources=[source]), asked(home))
-    assert told == dict.fromkeys(STAGES, (0, 10)) | {"shard": (10, 0)}
-    assert (plan.removed, plan.clips) == (0, (10, 10))
-    assert told == corpus.run(asked(home, sources=[source]))[1]
 
 
 def test_other_weights_under_equal_settings_are_named(

@@ -118,15 +118,6 @@ def test_a_chain_of_copies_is_told_alike_by_the_next_run(tmp_path: Path) -> None
     assert not again.new
 
 
-@pytest.mark.nightly
-def test_thresholds_of_copies_are_free(voices: Path) -> None:
-    corpus.run(job(voices, "a", "b"))
-    exact = {"use": "duplicate", "max_error": 0}
-    published, counts = corpus.run(job(voices, "a", "b", filter=corpus.filters(exact)))
-    assert copies(published.path) == {}
-    assert {counts[n][0] for n in ("shard", "filter", "resample", "transcribe")} == {0}
-
-
 def test_exact_copies(voices: Path) -> None:
     samples, _ = sf.read(voices / "a" / "v2.wav", dtype="int16")
     sf.write(voices / "b" / "same.flac", samples, RATE, "PCM_16")

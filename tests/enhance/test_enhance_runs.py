@@ -129,22 +129,6 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
             assert corpus.content(back.path)[name] == data, name
 
 
-@pytest.mark.usefixtures("quick_scores")
-@pytest.mark.nightly
-def test_what_changes_cost(base: Path, out: Path) -> None:
-    def cost(**options: Any) -> dict[str, int]:
-        counts = corpus.run(enhancing_job(base, out, **options))[1]
-        return {n: counts[n][0] for n in ("shard", "filter", "resample", "transcribe")}
-
-    nothing = {"shard": 0, "filter": 0, "resample": 0, "transcribe": 0}
-    assert cost(keep_if_better=True) == nothing
-    assert cost(min_ovrl=0.1) == nothing
-    assert cost(audio="original") == nothing
-    assert cost(hear="enhanced") == {**nothing, "transcribe": 4}
-    assert cost(gain=0.25) == {**nothing, "resample": 4}
-    assert cost(gain=0.25, hear="enhanced") == {**nothing, "transcribe": 4}
-
-
 @pytest.mark.nightly
 def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
     always, _ = corpus.run(enhancing_job(base, out))
@@ -242,15 +226,6 @@ def test_every_format_names_the_audio_that_it_holds(base: Path, out: Path) -> No
     assert verify.verify(version) == []
 
 
-@pytest.mark.nightly
-def test_nothing_is_said_of_it_where_nothing_is_enhanced(base: Path, tmp_path: Path) -> None:
-    job = corpus.job(base, out=tmp_path / "out", package={"formats": [*NAMING]})
-    version = corpus.run(job)[0].path
-    assert all("audio_is" not in row for row in table(version))
-    for use in NAMING:
-        assert all("audio_is" not in entry for entry in entries(version, use).values()), use
-
-
 HOLDING = [*filter(enhanced.holds_both, shelves.names("formats"))]
 BOTH: list[dict[str, Any]] = [{"use": use} for use in HOLDING]
 BOTH += [{"use": "lhotse_shar", "index": True}, {"use": "webdataset", "energon": True}]
@@ -323,14 +298,6 @@ def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
     _, counts = corpus.run(job)
     assert counts["resample"] == (2, 6)
     assert len(heard.read_text().splitlines()) == 4
-
-
-@pytest.mark.nightly
-def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
-    first, second = base / "out", tmp_path / "out"
-    corpus.run(enhancing_job(base, second))
-    versions = [corpus.content((out / "datasets" / "v0001").resolve()) for out in (first, second)]
-    assert versions[0] == versions[1]
 
 
 @pytest.mark.nightly

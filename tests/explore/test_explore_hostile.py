@@ -159,23 +159,6 @@ def test_names_in_other_tables_are_no_sql(out: Path, tmp_path: Path, where: str)
     assert not (tmp_path / "CANARY").exists()
 
 
-@given(names=st.lists(st.text(max_size=30), min_size=1, max_size=8, unique=True))
-@fuzz.cases(8)
-@pytest.mark.nightly
-def test_any_names(whole: Path, tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
-    tmp = tmp_path_factory.mktemp("any")
-    shutil.copytree(whole, tmp / "out", symlinks=True)
-    rows = pq.read_metadata(table_of(tmp / "out", "utterances")).num_rows
-    columns = {n: pa.array([[n], [1.5]][at % 2] * rows) for at, n in enumerate(names) if n != "id"}
-    rewritten(table_of(tmp / "out", "utterances"), columns)
-    client = client_of(tmp / "out", tmp / "home")
-    shown = [each["name"] for each in client.get("/api/about").json()["columns"]]
-    assert len({name.encode().lower() for name in shown}) == len(shown)
-    for name in shown[-len(names) :]:
-        assert {answered(client, path) for path in asked_of(name)} <= {200, 400}
-    shutil.rmtree(tmp)
-
-
 VALUES: dict[str, pa.Array] = {
     "struct": pa.array([{"a": {"b": [1, None]}}] * 5),
     "list": pa.array([[["x"], None]] * 5),
@@ -347,13 +330,6 @@ def test_duckdb_reaches_no_other_file(out: Path, tmp_path: Path) -> None:
     assert corpus.rows("SELECT 1 AS a") == visible.to_pylist(), "a control: it does answer"
     assert corpus.rows("SELECT count(*) AS n FROM glob(?)", [f"{out}/datasets/*/*.parquet"])
     corpus.close()
-
-
-def test_control_duckdb_as_it_comes_reaches_every_file(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("secret")
-    with duckdb.connect() as database:
-        found = database.execute(f"SELECT content FROM read_text('{tmp_path}/secret')").fetchall()
-    assert found == [("secret",)]
 
 
 @pytest.mark.parametrize("what", ["ledger", "utterances", "transcribe"])

@@ -20,7 +20,6 @@ from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import storage
 from uttermill.tasks.accounting import summary
 from uttermill.tasks.base.errors import ConfigError, RunError
-from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import decision_log, manifest
@@ -184,20 +183,6 @@ def test_corpus_wide_verdicts_spare_what_a_person_keeps(tmp: Path) -> None:
     decide(job, lost, "keep")
     corpus.run(job)
     assert ledger(job)[lost]["outcome"] == "packaged"
-
-
-@pytest.mark.nightly
-def test_what_if_and_the_shards_agree(tmp: Path) -> None:
-    job = strict(tmp)
-    corpus.run(job)
-    decide(job, "r00", "keep")
-    decide(job, "r03", "drop")
-    corpus.run(job)
-    then = corpus.job(tmp, filter=corpus.filters(min=1.3))
-    before, after = what_if.kept(job, then)
-    assert before == what_if.of_shards(job)
-    assert after == what_if.of_shards(then)
-    assert (before["items"], after["items"]) == (4, 2)  # r00, r02, r04, r05; r00, r05
 
 
 def test_a_run_goes_by_what_it_began_with(tmp: Path) -> None:

@@ -29,11 +29,6 @@ from uttermill.tasks.stages.spawn_check import started_afresh
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 2  # calls of each resampler a thread
-ATTEMPTS = 25  # processes until the race is seen: five of five showed it at once
-
-#: CPython #114763: `LazyLoader` is not safe for threads before these.
-PYTHON = sys.version_info[:3]
-RACES = PYTHON < (3, 11, 9) or (3, 12, 0) <= PYTHON < (3, 12, 3)
 
 
 def program(*words: str, timeout: float = 120) -> tuple[dict[str, Any], str]:
@@ -58,32 +53,8 @@ def program(*words: str, timeout: float = 120) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(not RACES, reason="CPython #114763 is fixed in this interpreter")
-def test_control_threads_break_a_lazy_import() -> None:
-    for _ in range(ATTEMPTS):
-        found, _err = program("race")
-        if found["errors"]:
-            assert "has no attribute" in found["errors"][0]
-            return
-    pytest.fail(f"the race was not seen in {ATTEMPTS} processes")
-
-
-@pytest.mark.nightly
-def test_control_a_forked_child_hangs_in_openmp() -> None:
-    assert program("fork")[0]["hung"]
-
-
-@pytest.mark.nightly
 def test_a_spawned_child_does_not() -> None:
     assert program("spawn")[0] == {"hung": False, "exit": 0}
-
-
-@pytest.mark.nightly
-@pytest.mark.cluster
-def test_control_forked_dask_workers_are_ended_by_openmp() -> None:
-    found, err = program("dask", "fork")
-    assert found["fault"] in ("KilledWorker", "TimeoutError")
-    assert "fork() called from a process already using GNU OpenMP" in err
 
 
 @pytest.mark.cluster

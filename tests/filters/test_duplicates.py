@@ -208,13 +208,6 @@ def test_a_chain_does_not_reach_what_is_no_copy_of_the_original(voices: list[Sam
     assert find(links, rank=[0, 1, 0, 0]).original.tolist() == [1, -1, 1, -1]
 
 
-@pytest.mark.nightly
-def test_a_long_chain_ends_alike() -> None:
-    noise = speech(0, 30, 8000)
-    links = [print_of(noise[: len(noise) - n * 1600], 8000) for n in range(100)]
-    assert find(links).original.tolist() == [-1 if n % 2 == 0 else n - 1 for n in range(100)]
-
-
 def test_clips_of_no_sound_have_only_exact_copies() -> None:
     clips = [np.zeros(n, np.float32) for n in (0, 1, 1, RATE, 2 * RATE, RATE)]
     clips += [np.ones(1, np.float32), np.full(RATE, np.nan, np.float32), np.full(RATE, 1e30)]

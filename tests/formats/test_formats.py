@@ -26,7 +26,7 @@ import pytest
 from tests.helpers import corpus, published, tiers
 from tests.laws.test_setting_roles import SHELVES
 from tests.publish.test_verify import reseal
-from uttermill.tasks import pipeline, plugins, storage
+from uttermill.tasks import plugins, storage
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.schema import ClipRow
 from uttermill.tasks.formats import Hashes, Output, OutputShard, _clips, _tars, nemo
@@ -41,7 +41,6 @@ from uttermill.tasks.storage import versions
 PLACED = "tests.plugins.placed_format"
 FORMATS = [*shelves.names("formats"), PLACED]
 PACKAGE = {"tar_hours": 2.5 / 3600}  # two groups of six short recordings
-COMMON = {"dataset.json", "README.md", "croissant.json", "utterances.parquet", "ledger.parquet"}
 SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*")
 SILENT = ("ctm", "textgrid")  # they hold no audio
 #: Without times of words a CTM is empty; `asr/test_reference_words.py` has some.
@@ -116,15 +115,6 @@ def folder(use: str) -> str:
 
 def of_format(version: Path, use: str) -> list[str]:
     return [name for name in corpus.content(version) if name.split("/")[0] == folder(use)]
-
-
-@pytest.mark.nightly
-def test_all_formats_in_one_version(made: Path) -> None:
-    version = made / "out/datasets/v0001"
-    assert verify(version) == []
-    held = [name for use in FORMATS for name in of_format(version, use)]
-    assert set(corpus.content(version)) == {*held, *COMMON}
-    assert len(layout.published_shards([pq.read_table(version / "utterances.parquet")])) == 2
 
 
 @pytest.mark.full
@@ -384,19 +374,6 @@ def test_a_bad_read_of_a_sound_blob_costs_a_second_write(
     assert verify(made.path) == []
 
 
-@pytest.mark.nightly
-def test_any_number_of_damaged_blobs_is_mended_at_once(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 6)
-    small = {"settle_seconds": 0, "hours": 0.5 / 3600}
-    corpus.run(corpus.job(tmp_path, shard=small))
-    found = sorted((tmp_path / "out/audio").rglob("*.pcm"))
-    assert len(found) > pipeline.REPAIRS
-    for blob in found:
-        corpus.flip(blob, 0)
-    made = corpus.run(corpus.job(tmp_path, shard=small, package={"formats": ["kaldi"]}))[0]
-    assert verify(made.path) == []
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("use", FORMATS)
 def test_random_damage_under_a_right_hash_is_no_traceback(
@@ -465,19 +442,6 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
         moved += numbered
     assert two.written == moved
     assert verify(two.path) == []
-
-
-@pytest.mark.nightly
-def test_one_damaged_file_costs_its_piece_alone(made: Path, tmp_path: Path) -> None:
-    shutil.copytree(made / "in", tmp_path / "in")
-    one, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))
-    victim = shards_of(one.path, "wenet_raw")[0].files[1]
-    corpus.flip(one.path / victim, 60)
-    corpus.add(tmp_path / "in", 6)
-    two, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))
-    assert (two.written, two.linked) == (3, 3)
-    assert verify(two.path) == []
-    assert verify(one.path) != []
 
 
 def test_ids_and_texts_of_all_formats_agree(made: Path) -> None:

@@ -8,7 +8,6 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +230,7 @@ def test_a_version_may_lack_any_split(tmp_path: Path, chosen: dict[str, Any]) ->
                 queries.data_list(version, None, use=chosen["use"], split=other)
 
 
-@cache
+@pytest.fixture(scope="module")
 def many_rows() -> pa.Table:
     """70,000 clips of a tenth as many recordings."""
     count = 70_000
@@ -245,11 +244,12 @@ def many_rows() -> pa.Table:
 
 @pytest.mark.parametrize("chosen", CHOICES, ids=label)
 @pytest.mark.parametrize("number", [70, tiers.nightly(0)])
-def test_no_folder_gets_a_hundred_thousand_files(chosen: dict[str, Any], number: int) -> None:
+def test_no_folder_gets_a_hundred_thousand_files(
+    chosen: dict[str, Any], number: int, many_rows: pa.Table
+) -> None:
     module, own = plugins.FORMATS.resolve(Plugin.model_validate(chosen))
-    rows = many_rows()
     columns = {*module.COLUMNS, "id", "recording", "place", "num_samples"}
-    chosen_rows = rows.select([name for name in rows.column_names if name in columns])
+    chosen_rows = many_rows.select([n for n in many_rows.column_names if n in columns])
     files = module.files("train", number, chosen_rows, own)
     assert len({*files}) == len(files)
     assert max(Counter(path.rpartition("/")[0] for path in files).values()) <= 65_000

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,8 +13,6 @@ import pytest
 from tests.formats.test_formats import package, shards_of
 from tests.helpers import corpus, tiers
 from uttermill.tasks.formats.metadata_csv import PROFILES
-from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.storage import versions
 
 pytestmark = pytest.mark.full
 
@@ -84,12 +78,6 @@ def looked(made: Path) -> Callable[[int], Path]:
     return versions_of
 
 
-@pytest.mark.parametrize("look", range(len(LOOKS)))
-@pytest.mark.nightly
-def test_versions_are_whole(looked: Callable[[int], Path], look: int) -> None:
-    assert [verify(looked(look) / name) for name in ("v0001", "v0002")] == [[], []]
-
-
 @pytest.mark.parametrize(("look", "use"), EACH)
 def test_growth_links_what_stayed(looked: Callable[[int], Path], look: int, use: str) -> None:
     one, two = looked(look) / "v0001", looked(look) / "v0002"
@@ -100,28 +88,3 @@ def test_growth_links_what_stayed(looked: Callable[[int], Path], look: int, use:
         assert [(one / path).stat().st_ino for path in before.files] == [
             (two / path).stat().st_ino for path in after.files
         ]
-
-
-@pytest.mark.parametrize(("kills", "looks"), [(1, LOOKS[:3]), tiers.nightly(12, LOOKS)])
-@pytest.mark.nightly
-def test_a_kill_leaves_half_of_none(
-    made: Path,
-    looked: Callable[[int], Path],
-    tmp_path: Path,
-    kills: int,
-    looks: list[list[dict[str, Any]]],
-) -> None:
-    """SIGKILL amid the writes of a look; the next run has the bytes of a quiet one."""
-    asked = [package(*look) for look in looks]
-    words = [*map(str, (made, tmp_path, kills, 7)), json.dumps(asked)]
-    command = [sys.executable, "-m", "tests.helpers.killed", *words]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    for number, told in enumerate(json.loads(done.stdout.splitlines()[-1])):
-        assert [*told["ended"].values()] == [signal.SIGKILL] * kills
-        for at in told["ended"]:
-            job = corpus.job(made, out=tmp_path / f"{number}/at{at}", package=asked[number])
-            assert [fault for path in versions.all_of(job.out) for fault in verify(path)] == [], at
-            again = corpus.run(job)[0].path
-            assert corpus.content(again) == corpus.content(looked(number) / "v0001"), (number, at)
-            assert corpus.temps(job.out) == []

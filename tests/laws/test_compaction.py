@@ -114,16 +114,6 @@ def test_many_commits_end_in_one_file_of_each_stage(
 
 
 @pytest.mark.full
-def test_control_without_it_there_are_many(
-    small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scattered(monkeypatch)
-    corpus.run(job(small, tmp_path / "out"))
-    assert min(files(tmp_path / "out").values()) > 5
-    assert tree(tmp_path / "out") == quiet
-
-
-@pytest.mark.full
 def test_a_run_joins_what_a_killed_one_left(
     small: Path, out: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,22 +116,6 @@ def test_logs_and_bars_do_not_garble_each_other(kind: str) -> None:
     )
 
 
-@pytest.mark.usefixtures("columns")
-def test_control_without_the_shared_console_logs_do_garble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "handlers", list)
-    log = logging.getLogger("uttermill.test_progress.control")
-    log.propagate = False
-
-    def action(stream: io.TextIOBase) -> None:
-        log.addHandler(logging.StreamHandler(stream))
-        two_stages_with_logs(log, stream)
-
-    shown = screen(on_a_terminal(action))
-    bars = [line for line in shown if line.startswith(("filter", "transcribe"))]
-    logs = [line for line in shown if re.fullmatch(r"line \d+ of the log", line)]
-    assert len(bars) != 2 or len(logs) != 30
-
-
 def test_without_a_terminal_each_stage_is_one_plain_line() -> None:
     stream = io.StringIO()
     with Progress(stream=stream) as bars:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -294,19 +293,3 @@ def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
     os.close(there)
     child.answers = Connection(here, writable=False)
     return child
-
-
-@pytest.mark.nightly
-def test_control_without_isolation_the_process_dies(source: Path, tmp_path: Path) -> None:
-    """Else the tests above would show nothing."""
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from tests.helpers import corpus; from tests.stages import test_isolate as t\n"
-        "job = t.poisoned(Path(sys.argv[1]), Path(sys.argv[2]), 'filter', 'segv')\n"
-        "corpus.run(job)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(source), str(tmp_path / "out")],
-        cwd=Path(__file__).parents[2], capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGSEGV

@@ -230,14 +230,6 @@ def test_what_is_cleared_is_the_link(out: Path, tmp_path: Path) -> None:
     assert (tmp_path / "other/file").exists()
 
 
-def test_control_a_run_in_a_plain_out(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 3)
-    job = corpus.job(tmp_path)
-    with lock.hold(job.out):
-        published, _ = corpus.run(job)
-    assert published.new
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("plant", "stage"),  # a link to another recording is one that changed

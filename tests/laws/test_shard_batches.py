@@ -113,7 +113,7 @@ def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, ag
     assert sorted(packaged["id"].to_pylist()) == sorted(rows["id"].to_pylist())
 
 
-@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("together", [2, tiers.nightly(1)])
 def test_a_query_for_many_batches_answers_as_one_for_each(
     job: Job, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,15 +1,22 @@
-"""One word for one thing: names and messages hold none of the words that were given up."""
+"""Rules over the text of the product: names and messages hold none of the words that were given up,
+what is caught says why, and what is published is named once."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from uttermill.tasks.base.errors import MOST_DETAIL
+from uttermill.tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
+
 ROOT = Path(__file__).parents[2]
+MOST_LINES = 60  # of a function
+ONCE = (DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE)
 
 #: Words that no sentence says to a user, and what to say instead.
 MESSAGES = {
@@ -61,6 +68,34 @@ def messages(nodes: Sequence[ast.AST]) -> Iterator[str]:
             yield node.value
 
 
+class Facts(NamedTuple):
+    """Of one file: lines on which whatever comes is caught, neither raised again nor explained by
+    a comment; names of published files; cuts to the length of a detail; lengths of functions."""
+
+    unexplained: list[int]
+    written: list[str]
+    cuts: int
+    lengths: list[tuple[str, int]]
+
+
+def facts_of(source: str, nodes: Sequence[ast.AST] = ()) -> Facts:
+    lines = source.splitlines()
+    unexplained, written, cuts, lengths = [], [], 0, []
+    for node in nodes or nodes_of(source):
+        if isinstance(node, ast.ExceptHandler):
+            broad = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
+            about = lines[node.lineno - 2 : node.body[0].end_lineno]
+            told = any("#" in line for line in about) or isinstance(node.body[-1], ast.Raise)
+            unexplained += [node.lineno] if broad and not told else []
+        elif isinstance(node, ast.Constant) and node.value in ONCE:
+            written.append(node.value)
+        elif isinstance(node, ast.Slice) and isinstance(node.upper, ast.Constant):
+            cuts += node.upper.value == MOST_DETAIL
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lengths.append((node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
+    return Facts(unexplained, written, cuts, lengths)
+
+
 class Words(NamedTuple):
     """What a file says and names."""
 
@@ -68,6 +103,7 @@ class Words(NamedTuple):
     messages: list[str]
     names: list[str]
     locals: set[str]
+    facts: Facts
 
 
 @cache
@@ -78,8 +114,9 @@ def product() -> list[Words]:
         Words(
             str(path.relative_to(ROOT)),
             [*messages(nodes)], [path.stem, *names(nodes)], {*locals_of(nodes)},
+            facts_of(source, nodes),
         )
-        for path in paths for nodes in [nodes_of(path.read_text())]
+        for path in paths for source in [path.read_text()] for nodes in [nodes_of(source)]
     ]  # fmt: skip
 
 
@@ -142,3 +179,27 @@ def test_the_glossary_is_short_and_in_use() -> None:
     words = [row.split("|")[1].strip() for row in table.splitlines() if row.startswith("| ")][1:]
     assert len(words) <= 30
     assert len({*words}) == len(words)
+
+
+def test_what_catches_everything_says_why() -> None:
+    assert {one.file: one.facts.unexplained for one in product() if one.facts.unexplained} == {}
+    assert facts_of("try:\n    f()\nexcept Exception:\n    g()\n").unexplained == [3]  # a control
+
+
+def test_names_of_published_files_and_the_length_of_a_detail_are_written_once() -> None:
+    written = Counter(value for one in product() for value in one.facts.written)
+    assert (written, [one.file for one in product() if one.facts.cuts]) == (
+        dict.fromkeys(ONCE, 1), [],
+    )  # fmt: skip
+    control = facts_of(f"a[:{MOST_DETAIL}] = {DATASET_FILE!r}\n")
+    assert (control.written, control.cuts) == ([DATASET_FILE], 1)
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    assert [
+        (one.file, function, count)
+        for one in product()
+        for function, count in one.facts.lengths
+        if count > MOST_LINES
+    ] == []
+    assert facts_of("def f():\n    a = 1\n    return a\n").lengths == [("f", 3)]  # a control

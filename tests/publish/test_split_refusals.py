@@ -3,6 +3,7 @@ of the last version, is refused; plan says so, and each way out does what it say
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,33 @@ from uttermill.tasks.settings.job import Job
 REFUSED = "would be dropped, because clips that have to stay together are in two splits"
 
 
+def source_of(home: Path) -> dict[str, str]:
+    return {"kind": "folder", "path": str((home / "in").resolve()), "name": "c"}
+
+
 def job(home: Path, speaker: str = "none", **package: Any) -> Job:
-    source = {"kind": "folder", "path": str(home / "in"), "name": "c", "speaker": speaker}
+    source = {**source_of(home), "speaker": speaker}
     package = {"splits": {"test": 0.4}, **package}
     return corpus.job(home, sources=[source], package=package)
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A version with splits by recording, of eight speakers who turn out to be in two splits, and
     of eight recordings of nobody else."""
+    home = tmp_path_factory.mktemp("refusals")
     for number in range(8):
-        corpus.add(tmp_path / "in" / f"alone{number}", number, seed=number)
-        corpus.add(tmp_path / "in" / f"twice{number // 4}", number, seed=50 + number)
-    corpus.run(job(tmp_path))
+        corpus.add(home / "in" / f"alone{number}", number, seed=number)
+        corpus.add(home / "in" / f"twice{number // 4}", number, seed=50 + number)
+    corpus.run(job(home))
+    return home
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Path:
+    """The same sources, and a copy of OUT that a test may change."""
+    shutil.copytree(made / "out", tmp_path / "out", symlinks=True)
+    (tmp_path / "in").symlink_to(made / "in")
     return tmp_path
 
 
@@ -86,8 +100,7 @@ def test_drawn_again_nothing_is_lost(home: Path) -> None:
 def test_an_emptied_split_is_refused(home: Path) -> None:
     """Whatever the cause: here a limit that only the shortest clips pass."""
     short = {"filter": corpus.filters(max=corpus.seconds_of(0) + 0.001)}
-    source = {"kind": "folder", "path": str(home / "in"), "name": "c"}
-    few = corpus.job(home, sources=[source], package={"splits": {"test": 0.4}}, **short)
+    few = corpus.job(home, sources=[source_of(home)], package={"splits": {"test": 0.4}}, **short)
     before = splits_of(home / "out/datasets/v0001")
     assert before.keys() == {"train", "test"}
     plan = planning.plan(few, job(home))
@@ -99,16 +112,15 @@ def test_an_emptied_split_is_refused(home: Path) -> None:
 def test_what_is_computed_anew_empties_no_split(home: Path) -> None:
     """Clips that no run has cut yet are in no split, and plan refuses nothing for that."""
     cut = {"filter": corpus.filters() | {"segmenter": {"use": "auto"}}}
-    source = {"kind": "folder", "path": str(home / "in"), "name": "c"}
-    other = corpus.job(home, sources=[source], package={"splits": {"test": 0.4}}, **cut)
+    other = corpus.job(home, sources=[source_of(home)], package={"splits": {"test": 0.4}}, **cut)
     plan = planning.plan(other, job(home))
     assert plan.stages["filter"].compute == 16
     assert plan.refusal is None
     corpus.run(other)
 
 
-def test_only_who_finds_speakers_is_told_of_them(home: Path) -> None:
-    alone, named = job(home), replace(job(home), speakers=Plugin(use="given"))
+def test_only_who_finds_speakers_is_told_of_them(made: Path) -> None:
+    alone, named = job(made), replace(job(made), speakers=Plugin(use="given"))
     came = "splits were drawn without the speakers that this run finds"
     assert any(came in sentence for sentence in planning.plan(named, alone).stated)
     assert not any(came in sentence for sentence in planning.plan(alone, named).stated)

@@ -84,7 +84,8 @@ def first(utterances: Sequence[HeardUtterance], lookup: Lookup, by: str) -> list
     `voted`. `by`: `transcribe.language_by`.
 
     The vote is taken once every clip has a transcript, so it does not depend on their order. Clips
-    that it overrules get the transcript in the recording's language, or None until there is one.
+    that it overrules get the transcript in the recording's language, or None until there is one;
+    their own, if it is surer.
     """
     rows = [_scored(utterance, lookup(utterance)) for utterance in utterances]
     vote = None
@@ -121,9 +122,11 @@ def _elected(
     overruled = vote.overrules(row, utterance.cut.seconds, _voter(utterance, row, by))
     if utterance.cut.language or not overruled:
         return replace(utterance, transcript=row, vote=vote)
-    utterance = replace(utterance, vote=vote, voted=vote.language)
-    row_in_it = _scored(utterance, lookup(utterance))
-    return replace(utterance, transcript=row_in_it)
+    other = replace(utterance, vote=vote, voted=vote.language)
+    row_in_it = _scored(other, lookup(other))
+    if _sound(row_in_it) and language_vote.is_surer(row, row_in_it):
+        return replace(utterance, transcript=row, vote=vote)
+    return replace(other, transcript=row_in_it)
 
 
 def _scored(utterance: HeardUtterance, row: TranscriptRow | None) -> TranscriptRow | None:

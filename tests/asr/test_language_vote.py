@@ -11,12 +11,14 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import corpus
+from tests.plugins import guessing_asr
 from uttermill.tasks import pipeline
 from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import chosen_rules, language_vote, text_values
+from uttermill.tasks.shard_store import chosen_rules, language_vote, manifest, text_values
 from uttermill.tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
 from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
 from uttermill.tasks.stages import stage, transcribe
@@ -118,6 +120,36 @@ def test_clips_that_are_overruled_are_heard_again(tmp_path: Path) -> None:
     assert {r["text"] for r in rows} == {"some words in en"}
     assert rows[2]["language_probability"] is None  # it was told
     assert rows[0]["language_vote"] == pytest.approx(0.97 * 8 / 9.6)
+    _, counts = corpus.run(job)
+    assert counts["transcribe"] == (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "stays"),
+    [(-0.2, -0.8, True), (-0.2, -0.25, False), (-0.8, -0.2, False), (None, -0.2, False)],
+)
+def test_a_text_in_the_recordings_language_is_better_unless_it_is_less_sure(
+    own: float | None, other: float, stays: bool
+) -> None:
+    texts: list[Any] = [{"avg_logprob": own}, {"avg_logprob": other}]
+    assert language_vote.is_surer(*texts) == stays
+
+
+def test_a_surer_text_in_its_own_language_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word in another language is written by its sound in the recording's."""
+    monkeypatch.setattr(guessing_asr, "GUESSED_LOGPROB", -0.05)
+    job = segmented(tmp_path, verdicts=[{"use": "empty_text"}])
+    rows = published(job)
+    assert [r["language"] for r in rows] == ["en", "en", "cy", "en", "cy", "en"]
+    assert rows[2]["text"] == "some words in cy"
+    assert rows[2]["language_probability"] == 0.6  # the vote says nothing for it
+    assert rows[2]["language_vote"] == pytest.approx(0.6 * 1.6 / 9.6)
+    (shard,) = manifest.shards(job.out)
+    view = prune._View(prune.KeptSettings(job, stage.weights_of(job)), shard, None)
+    assert len(view.transcripts) == 8
+    assert view.transcripts.keys() <= view.wanted_texts, "prune keeps both texts of a clip"
     _, counts = corpus.run(job)
     assert counts["transcribe"] == (0, 6)
 

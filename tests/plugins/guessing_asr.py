@@ -10,6 +10,7 @@ VERSION = 1
 Settings = fake.Settings
 weights = fake.weights
 LISTENS = True
+GUESSED_LOGPROB = -0.8  # mean log-probability of a text in Welsh; of others -0.2
 
 
 class Backend:
@@ -26,7 +27,7 @@ class Backend:
                 f"some words in {clip.language or detected}",
                 clip.language or detected,
                 None if clip.language else probability,
-                avg_logprob=-0.8 if short and not clip.language else -0.2,
+                avg_logprob=GUESSED_LOGPROB if short and not clip.language else -0.2,
                 detected_language=detected,
                 detected_probability=probability,
             )

@@ -283,7 +283,9 @@ class _View(ShardView):
         """Recipes of all transcripts that the settings may need, whichever rules apply."""
         texts = {self.transcript_recipe(u) for u in self.cut}
         for utterance in self.transcribed():
-            texts.add(self.transcript_recipe(utterance.heard))  # in the recording's voted language
+            vote = utterance.heard.vote
+            other = replace(utterance.heard, voted=vote.language if vote else None)
+            texts.add(self.transcript_recipe(other))
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance.heard))
             texts.update(request.recipe for request in self.questions(utterance.heard))

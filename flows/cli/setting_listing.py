@@ -3,11 +3,13 @@ example. Those of plug-ins are listed by `uttermill plugins`."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -31,68 +33,9 @@ from ..settings import PrepareSettings
 GROUPS = tuple(PrepareSettings.model_fields)
 
 #: Examples, as `--set` takes them, that follow neither from a setting's default nor its choices.
-EXAMPLES = {
-    "sources": "[{kind: folder, path: recordings, licence: CC-BY-4.0}]",
-    "sources.kind": "kaldi",
-    "sources.path": "recordings",
-    "sources.name": "podcasts",
-    "sources.licence": "CC-BY-4.0",
-    "sources.citation": "Author et al. 2024, Name of the corpus",
-    "sources.language": "en",
-    "sources.rttm": "turns.rttm",
-    "sources.track": "1",
-    "sources.channels": "auto",
-    "out": "prepared",
-    "speakers": "segments",
-    "shard.hours": "0.5",
-    "shard.probe_batch": "100",
-    "shard.rehash": "1.0",
-    "filter.segmenter": "vad",
-    "filter.filters": "{use: snr, min: 10}",
-    "enhance": "deepfilter",
-    "resample.rate": "24000",
-    "resample.resampler": "soxr_vhq",
-    "resample.levels": "{use: peak}",
-    "transcribe.backend": "none",
-    "transcribe.backends": "[{use: faster_whisper}, {use: moonshine}]",
-    "transcribe.also_when": "{dnsmos_ovrl: {max: 2}}",
-    "transcribe.when": "{avg_logprob: {max: -0.4}}",
-    "transcribe.verdicts": "{use: agreement}",
-    "transcribe.llm_text": "{url: http://gpu-box:8000/v1, model: qwen}",
-    "package.formats": "[wenet, lhotse_shar]",
-    "package.publish": "[words]",
-    "package.splits": "{dev: 0.05, test: {hours: 2}}",
-    "package.disjoint": "[speaker, recording, text]",
-    "package.weights": "{podcasts: 0.5}",
-    "package.only": "{speaker: [anna, bob]}",
-    "package.without": "{language: [de]}",
-    **{
-        f"package.{setting}.{kind}": f"[{name}]"
-        for setting in ("only", "without")
-        for kind, name in (("speaker", "anna"), ("dataset", "podcasts"), ("language", "de"))
-    },
-    "package.only.voice": "example.wav",
-    "package.without.voice": "example.wav",
-    "package.only.labels": "{emotion: [happy]}",
-    "package.without.labels": "{emotion: [angry]}",
-    "package.exclude": "[{kind: texts, path: test.txt}]",
-    "package.text_marks": '{laughter: "[laughs]"}',
-    "package.max_hours_per_speaker": "2",
-    "package.memory": "4GB",
-    "package.removed_ok": "[podcasts]",
-    "cluster.workers": "4",
-    "cluster.workers.min": "2",
-    "cluster.workers.max": "8",
-    "cluster.gpus": "[0, 1]",
-    "cluster.memory_limit": "4GB",
-    "cluster.asr_threads": "2",
-    "cluster.max_recompute_hours": "10",
-    "cluster.address": "tcp://scheduler:8786",
-    "cluster.class_name": "dask_jobqueue.SLURMCluster",
-    "cluster.class_packages": "[dask_jobqueue]",
-    "cluster.options": "{queue: cpu, cores: 8}",
-    "cluster.tls": "{ca_file: ca.pem, cert: cert.pem, key: key.pem}",
-}
+EXAMPLES: dict[str, str] = json.loads(
+    Path(__file__).with_name("examples.json").read_text(encoding="utf-8")
+)
 #: Models of settings that are off by default; an example of a part is that of the whole.
 OFF = {"transcribe.llm_text", "cluster.tls"}
 #: What a setting's example needs beside it.

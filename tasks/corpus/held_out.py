@@ -11,6 +11,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -26,8 +27,8 @@ from ..base.json_types import HeldOutSet
 from ..base.logs import log
 from ..base.schema import CutRow, RecordingRow
 from ..plugins.annotation_kinds import key
-from ..scoring import text_sketches, unmarked
-from ..scoring.normalisers import READINGS, normalise
+from ..scoring import languages, text_sketches, unmarked
+from ..scoring.normalisers import normalise
 from ..scoring.text_sketches import Sketches
 from ..settings import Plugin
 from ..settings.job import Job
@@ -52,9 +53,7 @@ HASHED = [name for name in ITEMS.names if name not in PERSONAL]  # in a file of 
 KIND = b"uttermill.held_out"  # key of the metadata of a file of hashes
 LAYOUT = b"1"
 MOST_BYTES = 1 << 30  # of a list or a file of hashes
-#: Rules for a text of an unknown language, and for one with figures, which languages read
-#: differently.
-UNKNOWN, NUMBERED = ("", "en", "ja", "zh"), ("", *sorted(READINGS))
+UNKNOWN = ("", "en", "ja", "zh")  # rules for a text of an unknown language
 
 
 class HeldOut(NamedTuple):
@@ -226,12 +225,18 @@ def _texts_of(row: RecordingRow) -> Iterator[tuple[str, tuple[str, str | None]]]
             yield item, (segment["text"], segment["language"] or row["language"])
 
 
+@cache
+def _numbered() -> list[str]:
+    """Rules for a text with figures of an unknown language: languages read these differently."""
+    return ["", *sorted(code for code in languages.CODES if languages.of(code).decimal)]
+
+
 def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str) -> pa.Table:
     """ITEMS of texts with their languages, by item; those with fewer words than `least` are left
     out."""
     pairs = []
     for item, (text, language) in texts.items():
-        rules = NUMBERED if any(map(str.isdecimal, text)) else UNKNOWN
+        rules = _numbered() if any(map(str.isdecimal, text)) else UNKNOWN
         forms = {normalise(unmarked(text), code) for code in ([language] if language else rules)}
         pairs += [(item, form) for form in sorted(forms) if form]
     sketches = text_sketches.sketched(pa.array([form for _, form in pairs], pa.string()))

@@ -9,14 +9,20 @@ from pathlib import Path
 from ..settings.job import Job
 from .loading import chosen_plugins, module
 
+HOME = Path(__file__).parents[1]
+
+
+def _ours() -> list[Path]:
+    """Code, and data that decides as code does."""
+    return [path for path in HOME.rglob("*") if path.suffix in (".py", ".toml", ".json", ".txt")]
+
 
 @cache
 def of_package() -> str:
     """Hash of this package: changes with a new release or a developer's edit."""
-    home = Path(__file__).parents[1]
     sha = hashlib.sha256()
-    for path in sorted(home.rglob("*.py")):
-        sha.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())
+    for path in sorted(_ours()):
+        sha.update(f"{path.relative_to(HOME)}\0".encode() + path.read_bytes())
     return sha.hexdigest()
 
 
@@ -27,8 +33,7 @@ def of_own_plugins(job: Job) -> list[str]:
 
 def by_file(job: Job) -> dict[str, str]:
     """Hash of each file of this package, by its path in it, and of each of `of_own_plugins`."""
-    home = Path(__file__).parents[1]
-    ours = {str(path.relative_to(home.parent)): path for path in home.rglob("*.py")}
+    ours = {str(path.relative_to(HOME.parent)): path for path in _ours()}
     named = ours | {f"{path.parent.name}/{path.name}": path for path in _own_files(job)}
     return {name: _of_file(path) for name, path in named.items()}
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from . import _plain
+from . import _plain, languages
 from ._plain import CHAR, HAN, KANA
 from .normalisers import base, figures_to_words, has_words, ordinal, says, signs_read
 
@@ -109,42 +109,13 @@ _PLAIN_NUMBER = re.compile(r"(?:1[1-9]|20)\d\d|[1-9]\d*00")
 _CODE = re.compile(rf"(?<![\d.,'])\d{{{LONG},}}(?!\d|[.,]\d)")
 _CHINESE_YEAR = re.compile(r"(?<!\d)\d{4}(?=年)")
 _ORDINAL = re.compile(r"(?<![\d.,])(\d{1,9})(?:st|nd|rd|th)\b", re.IGNORECASE)
-#: Words after the numbers of a date (year, month, day) and of a time.
-_DATE_SIGNS = {"zh": "年月日", "yue": "年月日", "ja": "年月日", "ko": "년월일"}
-_TIME_SIGNS = {"zh": "点分秒", "yue": "點分秒", "ja": "時分秒", "ko": "시분초"}
 _FRACTION = re.compile(r"(?<![\d/])(\d{1,3})\s?[/⁄]\s?(\d{1,3})(?![\d/])")
-_OF = {"zh": "分之", "yue": "分之", "ja": "分の", "ko": "분의 "}
 _RANGE = re.compile(r"(?<=\d)\s?[~〜–]\s?(?=\d)")
-_TO = {"zh": "到", "yue": "到", "ja": "から", "ko": "에서 "}
-
-_ANY_LETTER = r"[^\W\d_]"
-#: Endings after figures, by language: not words of their own.
-_ENDINGS = {
-    language: re.compile(rf"(?<=\d)(?:{ending})(?!{_ANY_LETTER})")
-    for languages, ending in (
-        ("en", r"(?<=0)'?s"),
-        ("de", r"er[ns]?|s?te[nrsm]?"),
-        ("fr", r"ers?|res?|ères?|n?des?|es?|[èe]mes?"),
-        ("nl af", r"e|[sd]?te|de|er"),
-        ("es pt it ca gl", r"\.?[oa]s?|°(?=\s[a-z])|er"),
-        ("sv fi da nb", rf":?{_ANY_LETTER}{{1,2}}"),
-        ("tr az", rf"'{_ANY_LETTER}{{1,5}}"),
-        ("ru uk be bg sr mk hu", rf"-{_ANY_LETTER}{{1,3}}"),
-    )
-    for language in languages.split()
-}
 #: Words for signs that the language's reading lacks.
 _SIGNS = {
     **{"%": "percent", "€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₽": "рублей"},
     **{"₩": "won", "₹": "rupees", "₺": "lira", "₴": "hryvnia", "+": "plus", "=": "equals"},
     **{"°C": "degrees celsius", "°F": "degrees fahrenheit", "°": "degrees"},
-}
-_HAN_SIGNS = {"¥": "元", "€": "欧元", "$": "美元", "°C": "摄氏度", "°F": "华氏度", "°": "度"}
-_OTHER_SIGNS = {
-    "zh": _HAN_SIGNS,
-    "yue": _HAN_SIGNS,
-    "ja": {**_HAN_SIGNS, "¥": "円"},
-    "ko": {"₩": "원", "$": "달러", "€": "유로", "°C": "도", "°": "도"},
 }
 _SIGN = re.compile(
     rf"(?<=\d)\s?(°[CF]?|[%{_CURRENCY}])|([%{_CURRENCY}])(?=\s?\d)|(?<=\d)\s?([+=])(?=\s?\d)"
@@ -154,34 +125,35 @@ _SIGN = re.compile(
 def marks_read(text: str, code: str) -> str:
     """Numbers with marks in them as the numbers that are spoken, in a language with words for
     numbers."""
+    known = languages.of(code)
 
     def date(year: str, month: str, day: str, whole: str) -> str:
         if not (1 <= int(month) <= 31 and 1 <= int(day) <= 31):
             return whole
-        return _signed([year, _plainly(month), _plainly(day)], _DATE_SIGNS.get(code))
+        return _signed([year, _plainly(month), _plainly(day)], known.date_signs)
 
     def time(match: re.Match[str]) -> str:
         numbers = [_plainly(number) for number in match.groups() if number]
         while len(numbers) > 1 and numbers[-1] == "0":  # 14:00
             numbers.pop()
-        return _signed(numbers, _TIME_SIGNS.get(code))
+        return _signed(numbers, known.time_signs)
 
     text = _YEAR_FIRST.sub(lambda m: date(m[1], m[3], m[4], m[0]), text)
     text = _YEAR_LAST.sub(lambda m: date(m[4], m[3], m[1], m[0]), text)
     text = _PRICE.sub(_price, _TIME.sub(time, text))
     text = _GROUPS.sub(_grouped, _PHONE.sub(_telephoned, text))
     text = _ORDINAL.sub(lambda m: ordinal(code, m[1]) or m[0], text)
-    if code in _ENDINGS:
-        text = _ENDINGS[code].sub("", text)
+    if known.endings:
+        text = re.sub(rf"(?<=\d)(?:{known.endings})(?![^\W\d_])", "", text)
     if code in ("zh", "yue"):
         text = _CHINESE_YEAR.sub(lambda m: _one_by_one(m[0]), text)
-    if of := _OF.get(code):
-        text = _FRACTION.sub(rf"\2{of}\1", text)
-    text = _RANGE.sub(f" {_TO.get(code, 'to')} ", text)
-    if code in _DATE_SIGNS and code != "ko":
+    if known.part_of:
+        text = _FRACTION.sub(rf"\2{known.part_of}\1", text)
+    text = _RANGE.sub(f" {known.to} ", text)
+    if code in ("zh", "yue", "ja"):
         minus, percent = ("マイナス", r"\1パーセント") if code == "ja" else ("负", r"百分之\1")
         text = signs_read(text, minus, percent)
-    words = _SIGNS | _OTHER_SIGNS.get(code, {})
+    words = {**_SIGNS, **known.signs}
 
     def word(match: re.Match[str]) -> str:
         sign = match[1] or match[2] or match[3]
@@ -199,8 +171,8 @@ def _one_by_one(figures: str) -> str:
     return f" {' '.join(figures)} "
 
 
-def _signed(numbers: Sequence[str], signs: str | None) -> str:
-    if signs is None:
+def _signed(numbers: Sequence[str], signs: str) -> str:
+    if not signs:
         return ", ".join(numbers)
     return "".join(f"{number}{sign}" for number, sign in zip(numbers, signs, strict=False))
 

@@ -15,18 +15,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from ..base.errors import ConfigError
-from ..scoring import UNSPACED
+from ..scoring import UNSPACED, languages
 from ..scoring.normalisers import base
 from . import _spoken_numbers
 
 KINDS = ("email", "account", "id", "card", "phone")
-_REGIONS = """
-en US GB CA AU IN IE NZ ZA; de DE AT CH; fr FR BE CH CA; es ES MX AR CO CL; it IT CH; pt BR PT;
-nl NL BE; ru RU KZ BY; zh CN TW HK; ja JP; pl PL; tr TR; ko KR; uk UA; ar SA EG AE MA; hi IN;
-he IL; sv SE; da DK; fi FI; cs CZ; el GR; ro RO; hu HU; vi VN
-"""
-#: Countries by language.
-REGIONS = {code: regions for code, *regions in map(str.split, _REGIONS.split(";"))}
 _NUMBER = re.compile(r"(?<![\w.,+])(?<!\d[ -])(?:\+|00)?\(?\d[\d ()./‐‑–-]{4,26}\d(?![\d%])")
 _HAN_NUMBER = re.compile(r"(?<![\d.,])\+?\d[\d -]{5,24}\d(?!\d)")
 _HAN = re.compile(r"[零一二三四五六七八九〇]")
@@ -128,7 +121,7 @@ def _is_phone(text: str, match: re.Match[str], language: str, spoken: bool) -> b
     ):
         return False
     library = phone_plans()
-    for region in REGIONS.get(language, ["US"]):
+    for region in languages.of(language).countries or ("US",):
         with suppress(library.NumberParseException):
             if library.is_valid_number(library.parse(number, region)):
                 return True

@@ -13,22 +13,13 @@ import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ..scoring import UNSPACED
+from ..scoring import UNSPACED, languages
 from ..scoring.normalisers import base, figures_to_words, has_words
 
 FEWEST = 6  # figures of a run that is said
 MOST_WORDS = 5  # of a number below 100: fr quatre-vingt-dix-neuf
 _TOKEN = re.compile(rf"\d+|え[ーっ]*と|[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\+")
 _BETWEEN = re.compile(r"[\s,.\-‐‑–—/、，。·]{0,3}")
-#: Spoken figures besides CLDR's words.
-_MORE = {
-    "en": {"oh": "0", "o": "0"},
-    "de": {"zwo": "2", "fuenf": "5", "zwoelf": "12"},
-    "pt": {"meia": "6", "uma": "1", "duas": "2"},
-    "ru": {"ноль": "0", "нуль": "0", "одна": "1", "две": "2"},
-    "es": {"un": "1"},
-    "nl": {"één": "1"},
-}
 #: Words between figures that are not figures.
 _FILLERS = frozenset(
     (
@@ -72,7 +63,7 @@ def words_of(language: str) -> dict[tuple[str, ...], str]:
     code = base(language)
     code = code if has_words(code) else "en"
     say = figures_to_words(code)
-    more = _HAN | _MORE.get(code, {})
+    more = {**_HAN, **languages.of(code).figures}
     words: dict[tuple[str, ...], str] = {(word,): figures for word, figures in more.items()}
     if code not in ("zh", "ja", "yue"):
         for number in range(99, -1, -1):

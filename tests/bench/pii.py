@@ -17,6 +17,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
+from uttermill.tasks.scoring import languages
 from uttermill.tasks.scoring.normalisers import figures_to_words
 from uttermill.tasks.text import _personal_data
 
@@ -62,7 +63,7 @@ def account(rng: random.Random) -> str:
 
 def phone(rng: random.Random, language: str) -> str:
     library = _personal_data.phone_plans()
-    region = _personal_data.REGIONS[language][0]
+    region = languages.of(language).countries[0]
     kind = rng.choice([library.PhoneNumberType.MOBILE, library.PhoneNumberType.FIXED_LINE])
     example = library.example_number_for_type(region, kind)
     while True:

@@ -6,41 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.text.pairs import PAIRS
 from uttermill.tasks.scoring import score
 from uttermill.tasks.scoring.readings import agreed
 
-SAME = [
-    ("三九九六零", "3,9,9,6,0", "zh"),
-    ("三九九六零", "3、9、9、6、0", "zh"),
-    ("三九九六零", "３９９６０", "zh"),
-    ("三，九，九，六，零", "39960", "zh"),
-    ("幺三八零零幺三八零零零", "138 0013 8000", "zh"),
-    ("九十五九十六九十七", "95,96,97", "zh"),
-    ("一千", "1,000", "zh"),
-    ("三九九六零", "3 9 9 6 0", "ja"),
-    ("ゼロ三五", "035", "ja"),
-    ("삼구구육공", "39960", "ko"),
-    ("three nine nine six zero", "3,9,9,6,0", "en"),
-    ("three nine nine six oh", "3 9 9 6 0", "en"),
-    ("three nine nine six zero", "399-60", "en"),
-    ("drei neun neun sechs null", "39960", "de"),
-    ("drei neun neun sechs null", "3,9,9,6,0", "de"),
-    ("tres nueve nueve seis cero", "39960", "es"),
-    ("तीन नौ नौ छह शून्य", "३९९६०", "hi"),
-    ("A B C", "ABC", "en"),
-    ("a b c", "ABC", "en"),
-    ("A. B. C.", "abc", "en"),
-    ("I work for the I-B-M", "I work for the IBM.", "en"),
-    ("GO TO THE U S A NOW", "Go to the USA now.", "en"),
-    ("watch t v", "watch tv", "en"),
-    ("the bee bee see", "the BBC", "en"),
-    ("double u double u f", "WWF", "en"),
-    ("an MP 3 player", "an MP3 player", "en"),
-    ("ein A B C Kurs", "Ein ABC-Kurs", "de"),
-    ("С Ш А сегодня", "США сегодня", "ru"),
-    ("我买A B C三家", "我买ABC三家", "zh"),
-    ("한 A B C를", "한 ABC를", "ko"),
-]
+SAME = PAIRS["readings"]
 
 
 @pytest.mark.parametrize(("said", "written", "language"), SAME)
@@ -101,3 +71,29 @@ def test_the_order_of_the_texts_is_nothing(one: str, other: str, language: str) 
     assert (said == heard) == (again == once)
     if one == other:
         assert said == heard
+
+
+# Written and spoken forms of units, clock times, dates, ordinals, telephone numbers, fractions and
+# sums are one, and other quantities stay apart.
+
+
+def _pairs(table: dict[str, str]) -> list[tuple[str, ...]]:
+    return [
+        (language, *line.strip().split(" | "))
+        for language, lines in table.items()
+        for line in lines.strip().splitlines()
+    ]
+
+
+@pytest.mark.parametrize(("language", "written", "said"), _pairs(PAIRS["forms"]))
+def test_written_and_spoken_forms_are_one(language: str, written: str, said: str) -> None:
+    for pair in ((written, said), (said, written)):
+        reference, hypothesis = agreed(*pair, language)
+        assert reference == hypothesis
+
+
+@pytest.mark.parametrize(("language", "written", "said"), _pairs(PAIRS["apart"]))
+def test_other_quantities_stay_apart(language: str, written: str, said: str) -> None:
+    for pair in ((written, said), (said, written)):
+        reference, hypothesis = agreed(*pair, language)
+        assert reference != hypothesis

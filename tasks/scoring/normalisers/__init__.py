@@ -4,7 +4,8 @@
 
 A rule is applied to reference and hypothesis alike, so it can hide a difference but never create
 one. A language without a file gets the plain rule (NFKC, casefold, no punctuation), with numbers in
-words if CLDR has rules for them (`_spoken.py`), and words in one spelling (`_spellings.py`).
+words if CLDR has rules for them (`_spoken.py`), and words in one spelling (`_spellings.py`), as its
+`tasks/scoring/languages/<code>.toml` has them.
 Numbers go one way in each language:
 
     en            spoken numbers become figures, contractions and spellings one form (Whisper's)
@@ -20,12 +21,10 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 
-from .. import _plain
+from .. import _plain, languages
 from ..cleaning import clean
 from . import _spellings
 from ._han import signs_read as signs_read
-from ._spoken import READINGS as READINGS
-from ._spoken import Reading
 from ._spoken import figures_to_words as figures_to_words
 from ._spoken import has_words as has_words
 from ._spoken import ordinal as ordinal
@@ -94,8 +93,7 @@ def _rule(language: str) -> Callable[[str], str]:
 
 def _with_numbers_in_words(language: str) -> Callable[[str], str]:
     say = figures_to_words(language)
-    reading = READINGS.get(language, Reading())
-    fold = [(re.compile(pattern), form) for pattern, form in reading.fold]
+    fold = [(re.compile(pattern), form) for pattern, form in languages.of(language).fold]
     spelled = _spellings.speller(language)
 
     def normalise(text: str) -> str:

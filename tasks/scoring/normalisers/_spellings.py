@@ -1,4 +1,5 @@
-"""Different spellings of the same word, by language: folds them to one form for comparison.
+"""Different spellings of the same word: folds them to one form for comparison, by the letters and
+forms that `tasks/scoring/languages` has of each language.
 
 Each rule names its source, and folds only what readers of the language take for one word: marks
 that most writers omit, letters that two keyboards encode differently, the place of a tone mark. A
@@ -10,8 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from .. import languages
 
 #: Combining comma below is the cedilla of another font (Unicode Standard, section 7.1, "Cedilla and
 #: comma below"): ș is ş, ț is ţ, and so for Latvian.
@@ -35,113 +37,17 @@ _RING = re.compile("([\u0e48-\u0e4b\u0ec8-\u0ecb]+)([\u0e4d\u0ecd])")
 _TWICE_E = (("\u0e40\u0e40", "\u0e41"), ("\u0ec0\u0ec0", "\u0ec1"))
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """How a language folds: `letters` to one form each; `forms`: patterns over decomposed text,
-    still with ZWNJ and ZWJ, and their form."""
-
-    letters: tuple[tuple[str, str], ...] = ()
-    forms: tuple[tuple[str, str], ...] = ()
-
-
-def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+def folds(letters: str) -> dict[str, str]:
     """Parses letters and their form, "أإآ ا, ى ي": each of the former maps to the latter."""
-    folds = (fold.split() for fold in text.split(","))
-    return tuple((letter, form) for letters, form in folds for letter in letters)
-
-
-#: On Latin vowels and r: pitch and stress, in dictionaries only.
-_SLAVIC = Spelling(forms=(("(?<=[aeiouAEIOUrR])[\u0300\u0301\u0302\u0304\u030f\u0311]", ""),))
-#: Greek writes no accents over capitals, and then needs a dialytika that the accented word lacks
-#: (CLDR, transform el-Upper): ΡΟΛΟΪ is ρολόι. Breathings went with the reform of 1982.
-_GREEK = Spelling(
-    forms=(("(?<=[\u0370-\u03ff])[\u0300\u0301\u0304\u0306\u0308\u0313\u0314\u0342]+", ""),)
-)
-#: Standard of the Central Hindi Directorate: anusvara in place of a nasal before a consonant of its
-#: own series (Indic NLP Library: `to_anusvaara_strict`), हिन्दी.
-_NASALS = tuple(
-    (f"{nasal}\u094d[\u200c\u200d]?(?=[{series}])", "\u0902")
-    for nasal, series in zip("ङञणनम", ("क-घ", "च-झ", "ट-ढ", "त-ध", "प-भ"), strict=True)
-)
-#: Of the same standard (IS 16500:2012): no nukta is needed in words from Persian and English
-#: (ज़रूर), but ड़ and ढ़ are letters of Hindi; over the headline, anusvara stands for candrabindu
-#: (नहीँ); of two endings the vowel is right (गये, नयी: गए, नई).
-_HINDI = (
-    *_NASALS,
-    ("(?<=[कखगजफ])\u093c", ""),
-    ("(?<=[ईएऐओऔ\u093f\u0940\u0947\u0948\u094b\u094c])\u0901", "\u0902"),
-    *(
-        (f"(?<=[\u0905-\u0939\u093c\u093e-\u094c])य{sign}(?=\u0902?(?![\u0900-\u0963]))", vowel)
-        for sign, vowel in (("\u0940", "ई"), ("\u0947", "ए"))
-    ),
-)
-#: hazm's Normalizer (roshan-research/hazm, hazm/constants.py, AFFIX_SPACING_PATTERNS): می and نمی
-#: belong to their verb; ها, تر, ترین and گر with their endings to the word before, whether a half
-#: space, a space or nothing stands between. The ezafe after ه, خانه‌ی, is the mark of خانهٔ.
-_OWNER = "(?:م|ت|ش|مان|تان|شان)"
-_PERSIAN = (
-    ("(?<![\\w\u0653])(ن?می)[ \u200c]+(?=[^\\W\\d_])", r"\1"),
-    (
-        rf"(?<=[\w\u0653])[ \u200c]+(ها(?:ی{_OWNER}?|یی|{_OWNER})?|تر(?:ین)?(?:ها)?ی?|گری?)(?!\w)",
-        r"\1",
-    ),
-    ("(?<=ه)[ \u200c]+ی(?!\\w)", ""),
-)
-#: ھ is a letter's breath after b, p, t, j, d, k and their kin alone, else another ہ: انھیں, ھے
-#: (Unicode Standard, section 9.2; writers differ after m, n, l, r). Imla Nama (recommendations of
-#: the bureau for Urdu, second edition), on hamza: لیے for لئے, and none at the end after alif, علما
-#: for علماء; ۓ is ئے in one letter.
-_URDU = (
-    ("(?<![بپتٹجچدڈڑکگ])ھ", "ہ"),
-    ("\u064a\u0654ے|ے\u0654", "یے"),
-    ("(?<=\\wا)ء(?!\\w)", ""),
-)
-#: Khanda ta before Unicode 4.1 (section 12.2), আ and র in two signs (bnUnicodeNormalizer). ং and ঙ
-#: without a vowel sound alike: Bangla Academy (rules of spelling, 1.04) lets ং stand before ক to ঘ
-#: in sandhi (সংগীত, সঙ্গীত); where it does not (অংক), and at the end (রঙ), no other word is meant.
-_BENGALI = (
-    ("ত\u09cd\u200d", "ৎ"),
-    ("অ\u09be", "আ"),
-    ("ব\u09bc", "র"),
-    ("ঙ(?:\u09cd[\u200c\u200d]?(?=[ক-ঘ])|(?![\u09bc-\u09cd]))", "\u0982"),
-)
-#: Ministry of Education, Decision 1989/QĐ-BGDĐT of 2018, article 9: i after an initial (hi vọng, kĩ
-#: thuật), names as their owners write them; most still write y. quy and qui sound alike, too.
-_VIETNAMESE = (
-    ("(?<![\\w\u0300-\u036f])([hklmstvHKLMSTV]|[qQ][uU])[yY](?=[\u0300-\u0323]*(?!\\w))", r"\1i"),
-)
-
-#: Sources: ar: Open Universal Arabic ASR Leaderboard (arXiv 2412.13788), eval.py; yeh and ة at a
-#: word's end: Lucene's ArabicNormalizer; the seats of hamza (مسؤول, مسئول): PyArabic,
-#: `normalize_hamza`; letters as keyboards of Arabic and Persian encode them: Unicode Standard,
-#: section 9.2, "Keheh, yeh". fa: hazm's Normalizer (roshan-research/hazm); ئ: Persian Academy
-#: (پاییز). ur: CRULP's Urdu normalisation, as in urduhack. hi, mr, ne, bn, vi: above. ru:
-#: Rules of Russian orthography (1956), paragraph 10: ё only where a word could be misread. lt, sl,
-#: hr, sr, bs: stress and tone are marked in dictionaries only. fr: œ and æ are two letters on a
-#: keyboard. vi: also `_toned`.
-SPELLINGS: dict[str, Spelling] = {
-    "ar": Spelling(_pairs("أإآٱ ا, ىی ي, ک ك, ہھە ه, ؤئ ء"), (("ة(?!\\w)", "ه"),)),
-    "fa": Spelling(_pairs("أإٱ ا, يىےئ ی, ك ک, ةۀہھە ه, ؤ و"), _PERSIAN),
-    "ur": Spelling(_pairs("أإٱ ا, يى ی, ك ک, هەۀۂۃة ہ"), _URDU),
-    "hi": Spelling(forms=_HINDI),
-    **dict.fromkeys(("mr", "ne"), Spelling(forms=_NASALS)),
-    "bn": Spelling(forms=_BENGALI),
-    "vi": Spelling(forms=_VIETNAMESE),
-    "ru": Spelling(_pairs("ё е, Ё Е, ѐ е, Ѐ Е, ѝ и, Ѝ И")),
-    "uk": Spelling(_pairs("ѐ е, Ѐ Е, ѝ и, Ѝ И")),
-    "be": Spelling(_pairs("ѐ е, Ѐ Е, ѝ и, Ѝ И")),
-    "lt": Spelling(forms=(("[\u0300\u0301\u0303]", ""),)),
-    **dict.fromkeys(("sl", "hr", "sr", "bs"), _SLAVIC),
-    **dict.fromkeys(("el", "grc"), _GREEK),
-    "fr": Spelling(_pairs("œ oe, Œ OE, æ ae, Æ AE")),
-}
+    pairs = (fold.split() for fold in letters.split(",") if fold)
+    return {letter: form for several, form in pairs for letter in several}
 
 
 @lru_cache(maxsize=256)
 def speller(language: str) -> Callable[[str], str]:
     """`spelled(text) -> text`: words of a language in one spelling; takes and returns NFC."""
-    spelling = SPELLINGS.get(language, Spelling())
-    letters = str.maketrans({**_DIGRAPHS, **dict(spelling.letters)})
+    spelling = languages.of(language)
+    letters = str.maketrans({**_DIGRAPHS, **folds(spelling.letters)})
     forms = [(re.compile(pattern), form) for pattern, form in spelling.forms]
 
     def spelled(text: str) -> str:

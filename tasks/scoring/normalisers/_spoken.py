@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from .. import languages
 from .._plain import UNSPACED
+from ..languages import Language
 
 if TYPE_CHECKING:
     from unicode_rbnf import RbnfEngine
@@ -30,102 +31,11 @@ _POINT = "am ar bn cy en fa fil ga he hi km ko lo ms mt my ne sw ta th ur"
 _NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a language reads anything but plain cardinals. Without a word here, figures stay."""
-
-    decimal: str | None = None  # 3,5 -> drei *Komma* fünf
-    by_figure: bool = True  # decimals: drei Komma zwei fünf; else trois virgule vingt-cinq
-    years: bool = False  # 1990: neunzehnhundertneunzig
-    symbols: tuple[tuple[str, str], ...] = ()  # 20 % -> zwanzig *Prozent*
-    fold: tuple[tuple[str, str], ...] = ()  # forms of one number; patterns over folded text
-
-
-#: Code, decimal mark, whether figures after it are read one by one, percent.
-_OTHERS = """
-ar فاصلة 0 بالمائة
-cs celých 0 procent
-da komma 0 procent
-el κόμμα 0 τοις_εκατό
-fa ممیز 0 درصد
-fi pilkku 1 prosenttia
-he נקודה 0 אחוז
-hi दशमलव 1 प्रतिशत
-id koma 1 persen
-ko 점 1 퍼센트
-nb komma 0 prosent
-nl komma 0 procent
-pl przecinek 0 procent
-pt vírgula 0 por_cento
-ru целых 0 процентов
-sv komma 0 procent
-th จุด 1 เปอร์เซ็นต์
-tr virgül 0 yüzde
-uk цілих 0 відсотків
-vi phẩy 0 phần_trăm
-"""
-
-#: By language. For those with their own rule (en, ja, zh) used only for training texts.
-READINGS = {
-    "de": Reading(
-        decimal="Komma",
-        years=True,
-        symbols=(("%", "Prozent"), ("€", "Euro"), ("$", "Dollar"), ("£", "Pfund")),
-        fold=(
-            # (ein)hundert and (ein)tausend are one number.
-            (r"\bein(?=hundert|tausend)", ""),
-            (r"(?<=tausend)ein(?=hundert)", ""),
-            (r"\bzwo\b", "zwei"),
-            (r"\bein(?= komma\b)", "eins"),
-        ),
-    ),
-    "en": Reading(
-        decimal="point",
-        years=True,
-        symbols=(("%", "percent"), ("€", "euros"), ("$", "dollars"), ("£", "pounds")),
-    ),
-    "es": Reading(
-        decimal="coma",
-        by_figure=False,
-        symbols=(("%", "por ciento"), ("€", "euros"), ("$", "dólares"), ("£", "libras")),
-        fold=(
-            # un, uno and una at the end of a number become one form, as figures do not distinguish
-            # them.
-            (r"\bveinti(?:ún|una)\b", "veintiuno"),
-            (r"(?<=nta y )(?:un|una)\b", "uno"),
-            (r"cientas\b", "cientos"),
-            (r"\bquinientas\b", "quinientos"),
-        ),
-    ),
-    "fr": Reading(
-        decimal="virgule",
-        by_figure=False,
-        symbols=(("%", "pour cent"), ("€", "euros"), ("$", "dollars"), ("£", "livres")),
-        fold=((r"\bcents\b", "cent"), (r"\bquatre vingts\b", "quatre vingt")),
-    ),
-    "it": Reading(
-        decimal="virgola",
-        by_figure=False,
-        symbols=(("%", "per cento"), ("€", "euro"), ("$", "dollari"), ("£", "sterline")),
-        fold=((r"\bpercento\b", "per cento"), (r"tré\b", "tre")),
-    ),
-    "ja": Reading(decimal="点"),
-    "yue": Reading(decimal="點"),
-    "zh": Reading(decimal="点"),
-    **{
-        code: Reading(
-            decimal=point, by_figure=each == "1", symbols=(("%", percent.replace("_", " ")),)
-        )
-        for code, point, each, percent in map(str.split, _OTHERS.strip().splitlines())
-    },
-}
-
-
 @lru_cache(maxsize=256)
 def figures_to_words(language: str) -> Callable[[str], str]:
     """`spoken(text) -> text` for a language; returns the text unchanged if CLDR has no rules for
     it."""
-    reading = READINGS.get(language, Reading())
+    reading = languages.of(language)
     name = _NAMES.get(language, language)
     engine = _engine(name) if name else None
     if engine is None:
@@ -141,11 +51,10 @@ def figures_to_words(language: str) -> Callable[[str], str]:
         rf"(?:{re.escape(mark)}(?P<part>\d+)(?!{letter}))?(?P<after>\s?[%€$£])?"
     )
     pad = "" if name == "ko" else " "
-    symbols = dict(reading.symbols)
 
     @lru_cache(maxsize=4096)
     def words(sign: str, whole: str, part: str, symbol: str) -> str:
-        return _words(engine, reading, sign, whole, part, symbols.get(symbol, ""))
+        return _words(engine, reading, sign, whole, part, symbol)
 
     def say(match: re.Match[str]) -> str:
         sign, whole, part = match["sign"] or "", match["whole"], match["part"] or ""
@@ -164,7 +73,7 @@ def has_words(language: str) -> bool:
 
 def says(language: str, sign: str) -> bool:
     """Whether `figures_to_words` has a word for a sign beside figures."""
-    return sign in dict(READINGS.get(language, Reading()).symbols)
+    return sign in languages.of(language).symbols
 
 
 def ordinal(language: str, figures: str) -> str | None:
@@ -193,7 +102,7 @@ def _engine(language: str) -> RbnfEngine | None:
 
 
 def _words(
-    engine: RbnfEngine, reading: Reading, sign: str, whole: str, part: str, symbol: str
+    engine: RbnfEngine, reading: Language, sign: str, whole: str, part: str, symbol: str
 ) -> str:
     figures = re.sub(r"\D", "", whole)
     year = reading.years and not (sign or part) and whole.isdecimal() and 1100 <= int(whole) <= 1999
@@ -201,13 +110,14 @@ def _words(
         spoken: str | None = _each(engine, figures)
     else:
         spoken = _say(engine, ("-" if sign else "") + figures, _YEAR if year else _CARDINAL)
-    if spoken is None or (part and reading.decimal is None):
+    if spoken is None or (part and not reading.decimal):
         return _runs(engine, f"{whole} {part}")
     if part:
         as_one = not reading.by_figure and part[0] != "0"
         after = _say(engine, part, _CARDINAL) if as_one else _each(engine, part)
         spoken = f"{spoken} {reading.decimal} {after}"
-    return f"{symbol} {spoken}" if symbol in _FIRST else f"{spoken} {symbol}".strip(" ")
+    word = reading.symbols.get(symbol, "")
+    return f"{word} {spoken}" if word in _FIRST else f"{spoken} {word}".strip(" ")
 
 
 def _each(engine: RbnfEngine, figures: str) -> str:

@@ -7,10 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import groupby
 
 from ...base import language_codes
 from ...base.errors import ItemError
+from ...scoring import languages
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, untagged
 
@@ -38,33 +40,6 @@ _SCRIPT_OF = {
     **dict.fromkeys(("ar", "fa", "ur", "ps", "ug"), "Arabic"),
     **dict.fromkeys(("hi", "mr", "ne"), "Devanagari"),
 }
-#: Words that tell languages of the same script apart.
-_COMMON = {
-    "en": "the and you that is was it of to with what this have are not",
-    "de": "der die das und ist nicht ich du wir sie ein eine mit was auf",
-    "fr": "le la les et est pas je tu nous vous un une avec que dans",
-    "es": "el los las y es no yo tú nosotros una con que por está pero",
-    "it": "il lo gli e è non io tu noi una con che per sono ma",
-    "pt": "o os as e é não eu você nós uma com que por está mas",
-    "nl": "de het en is niet ik jij wij een met wat op van dat maar",
-    "sv": "och är inte jag du vi en ett med vad på det som av men",
-    "pl": "i jest nie ja ty my się na z co to w do że ale",
-    "tr": "ve bir bu ne için değil ben sen biz ile da de çok var mı",
-    "ca": "el els les i és no que què amb una per tu jo això està hi perquè",
-    "cs": "je to se na že já ty a co ale v ne jsem jsi si tak",
-    "hr": "je i u da se na ne što to sam za si su nije ja ti",
-    "hu": "a az és nem hogy ez egy van mi te én is de meg csak",
-    "ro": "și nu este ce de la un eu tu în pe cu că mai din",
-    "fi": "on ei ja se että mitä minä sinä en ole hän tämä mutta niin",
-    "da": "er det jeg du ikke og at en vi har på til med hvad den",
-    "vi": "là không tôi bạn có và của này cho được một gì nó thế với",
-    "ru": "и что это не я ты как на мы вы он она но у так",
-    "uk": "і що це не я ти як на ми ви він вона але у так",
-    "ar": "في من على إلى هذا لا ما أن أنا هل أنت كان",
-    "fa": "و در به از که این را من تو است نه با",
-    "ur": "ہے کے میں کی کو نہیں اور یہ کیا تم سے",
-    "id": "dan yang di tidak saya kamu kita ini itu dengan apa ke untuk ada dari",
-}
 #: Languages that have about the words of one of these.
 _ALIKE = {
     **{"sk": "cs", "sl": "hr"},
@@ -72,7 +47,13 @@ _ALIKE = {
     **dict.fromkeys(("be", "bg", "mk", "sr"), "ru"),
     **{"gl": "pt", "ms": "id", "af": "nl", "lb": "de"},
 }
-_WORDS_OF = {language: frozenset(words.split()) for language, words in _COMMON.items()}
+
+
+@cache
+def _common() -> dict[str, frozenset[str]]:
+    """Words that tell languages of the same script apart."""
+    words = {code: languages.of(code).common for code in sorted(languages.CODES)}
+    return {code: frozenset(some.split()) for code, some in words.items() if some}
 
 
 def of_language(cues: Sequence[Cue], language: str | None) -> list[Cue]:
@@ -90,7 +71,7 @@ def of_language(cues: Sequence[Cue], language: str | None) -> list[Cue]:
     script = _SCRIPT_OF.get(wanted or "", "Latin")
     family = "Han" if script == "Kana" else script
     wanted = wanted if wanted in tongues else _ALIKE.get(wanted or "", wanted)
-    has_words = wanted in _WORDS_OF or wanted in ("zh", "ja")
+    has_words = wanted in _common() or wanted in ("zh", "ja")
     if by_script and wanted is not None and family in {_family(s) for pair in pairs for s in pair}:
         # Japanese has lines of Han alone, and numbers are in any script.
         fitting = ("Han", "Kana", None) if script in ("Han", "Kana") else (script, None)
@@ -120,7 +101,7 @@ def _two(tongues: Sequence[str | None], *places: Sequence[str]) -> bool:
     if tongues[0] == tongues[1] and tongues[0]:
         return False
     counts = [Counter(_words(" ".join(lines))) for lines in places]
-    listed = [_WORDS_OF.get(tongue or "", frozenset[str]()) for tongue in tongues]
+    listed = [_common().get(tongue or "", frozenset[str]()) for tongue in tongues]
     least = FEW if None in tongues else LEAST
     if not any(listed):
         listed[0], least = frozenset(word for word, _ in counts[0].most_common(MOST)), MANY
@@ -191,7 +172,7 @@ def _tongue(lines: Iterable[str]) -> str | None:
     for line in lines:
         scripts[_script(line)] += 1
         written = _words(line)
-        for language, common in _WORDS_OF.items():
+        for language, common in _common().items():
             words[language] += sum(word in common for word in written)
     [(script, _)] = scripts.most_common(1)
     if script not in ("Latin", "Cyrillic", "Arabic"):

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
-from tests.helpers import corpus, tampered
+from tests.explore.test_explore import HOST, TOKEN, get, out, whole
+from tests.helpers import corpus, hostile, tampered
+from tests.helpers import explored as bench
 from uttermill.flows import cli
-from uttermill.flows.cli import reviews
+from uttermill.flows.cli import main, reviews
+from uttermill.flows.explore import app, charts, query
+from uttermill.flows.explore.corpus import Corpus, Items
+from uttermill.flows.explore.loading import Column
+from uttermill.flows.explore.looking import Looking, alone
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.storage import versions
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -131,3 +152,169 @@ def test_each_rule_is_of_the_stage_that_the_ledger_names(tmp_path: Path) -> None
     measures = reviews._measures(job)
     assert measures["enhance", "low_dnsmos_ovrl"] == ["dnsmos_ovrl_enhanced"]
     assert ("filter", "low_dnsmos_ovrl") not in measures
+
+
+# Items of the explorer are numbered by place; its counts of words against a plain count.
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("made") / "out"
+    bench.make(out, 700)
+    return out
+
+
+def test_items_are_numbered_by_place(made: Path, tmp_path: Path) -> None:
+    """Also where the ledger lies in another order."""
+    import pyarrow.parquet as pq
+
+    shuffled = tmp_path / "shuffled" / "datasets" / "v0001"
+    shuffled.mkdir(parents=True)
+    for each in (made / "datasets" / "v0001").iterdir():
+        (shuffled / each.name).write_bytes(each.read_bytes())
+    ledger = pq.read_table(shuffled / "ledger.parquet")
+    order = np.random.default_rng(0).permutation(len(ledger))
+    pq.write_table(ledger.take(pa.array(order)), shuffled / "ledger.parquet")
+    found: list[list[dict[str, Any]]] = []
+    for place in (made, tmp_path / "shuffled"):
+        home = tmp_path / f"home-{len(found)}"
+        home.mkdir()
+        corpus = Corpus(place, home)
+        found.append(corpus.rows(f"SELECT item, id FROM {corpus.items().name} ORDER BY item"))
+        corpus.close()
+    assert found[0] == found[1]
+    assert [row["item"] for row in found[0]] == list(range(700))
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    texts=st.lists(st.none() | st.text("ab é\u0301你😀 ", max_size=9), min_size=1, max_size=20),
+    picked=st.sets(st.integers(0, 19)),
+)  # fmt: skip
+def test_words_and_characters_of_a_selection(
+    database: duckdb.DuckDBPyConnection, texts: list[str | None], picked: set[int]
+) -> None:
+    members = sorted(number for number in picked if number < len(texts))
+    words = Counter(w for number in members for w in (texts[number] or "").split(" ") if w)
+    characters = Counter(c for word, n in words.items() for c in word * n)
+    table_of = pa.table({"item": range(len(texts)), "text": pa.array(texts, pa.string())})
+    database.register("items", table_of)
+
+    def once(sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        result = database.execute(sql, list(values))
+        names = [column[0] for column in result.description]
+        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+    corpus: Any = SimpleNamespace(once=once)
+    items = Items(1, "items", {"text": Column("text")})
+    chosen = query.Choice(f"item IN ({', '.join(map(str, members)) or 'NULL'})", ())
+    for what, counts in (("words", words), ("characters", characters)):
+        for rare in (False, True):
+            table = charts.words(corpus, items, chosen, what, rare)
+            sign = 1 if rare else -1
+            want = sorted(counts.items(), key=lambda entry: (sign * entry[1], entry[0]))
+            assert [(row["name"], row["count"]) for row in table["rows"]] == want
+            assert table["whole"] == sum(counts.values())
+            once_only = sum(n == 1 for n in counts.values())
+            assert (table["kinds"], table["once"]) == (len(counts), once_only)
+
+
+# Datasets without an OUT around them: a copied version, Hugging Face's Parquet, lhotse's cuts.
+
+
+__all__ = ["out", "whole"]  # fixtures
+
+
+def looking(folder: Path, tmp: Path) -> TestClient:
+    home = tmp / "home"
+    home.mkdir()
+    made = app.make(app.Explorer(Looking(folder, home), None, TOKEN, home))
+    return TestClient(made, base_url=f"{HOST}/{TOKEN}", raise_server_exceptions=False)
+
+
+def test_a_version_alone(out: Path, tmp_path: Path) -> None:
+    newest = versions.newest(out)
+    assert newest is not None
+    shutil.copytree(newest, tmp_path / "copied")
+    shutil.rmtree(out)
+    described = tmp_path / "copied" / "dataset.json"
+    described.write_text(json.dumps({**json.loads(described.read_text()), "version": 7}))
+    client = looking(tmp_path / "copied", tmp_path)
+    about = get(client, "/api/about")
+    assert (about["version"], about["versions"], about["read_only"]) == (7, [7], True)
+    rows = get(client, "/api/rows")["rows"]
+    assert len(rows) == 8
+    kept = next(row for row in rows if row["outcome"] == "packaged")
+    assert client.get(f"/api/audio/{kept['item']}").content[:4] == b"RIFF"
+    decision = {"decisions": [{"id": kept["id"], "decision": "drop", "who": "a"}]}
+    refused = client.post("/api/reviews", json=decision)
+    assert refused.status_code == 400
+    assert "only looking" in refused.json()["error"]
+    assert not (tmp_path / "copied" / "reviews.jsonl").exists()
+    assert get(client, "/api/sql", sql="SELECT count(*) FROM utterances")["rows"] == [[5]]
+
+
+def hugging_face(folder: Path) -> None:
+    cells = [{"bytes": hostile.wav(n), "path": f"{n}.wav"} for n in range(3)]
+    cells[2]["bytes"] = b"no audio"
+    (folder / "data").mkdir(parents=True)
+    table = pa.table({"audio": cells, "text": ["zero", "one", "two"]})
+    pq.write_table(table, folder / "data" / "train-00000.parquet")
+
+
+def lhotse(folder: Path) -> None:
+    folder.mkdir()
+    lines = []
+    for number in range(2):
+        (folder / f"{number}.wav").write_bytes(hostile.wav(number))
+        recording = {
+            "id": str(number), "sampling_rate": 8000, "num_samples": 4000, "duration": 0.5,
+            "channel_ids": [0],
+            "sources": [{"type": "file", "channels": [0], "source": str(folder / f"{number}.wav")}],
+        }  # fmt: skip
+        said = {"id": f"s{number}", "recording_id": str(number), "start": 0.0, "duration": 0.4,
+                "channel": 0, "text": ["zero", "one"][number]}  # fmt: skip
+        cut = {"id": f"c{number}", "start": 0.1, "duration": 0.4, "channel": 0,
+               "supervisions": [said], "recording": recording, "type": "MonoCut"}  # fmt: skip
+        lines.append(json.dumps(cut) + "\n")
+    (folder / "cuts.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode()))
+
+
+@pytest.mark.parametrize(("make", "kept"), [(hugging_face, 2), (lhotse, 2)])
+def test_a_dataset_of_others(tmp_path: Path, make: object, kept: int) -> None:
+    folder = tmp_path / "theirs"
+    assert callable(make)
+    make(folder)
+    before = sorted(folder.rglob("*"))
+    client = looking(folder, tmp_path)
+    assert get(client, "/api/about")["utterances"]["packaged"] == kept
+    rows = {row["text"]: row for row in get(client, "/api/rows")["rows"]}
+    assert rows["zero"]["outcome"] == rows["one"]["outcome"] == "packaged"
+    assert client.get(f"/api/audio/{rows['one']['item']}").content[:4] == b"RIFF"
+    assert get(client, f"/api/clip/{rows['one']['item']}")["row"]["text"] == "one"
+    if make is hugging_face:
+        assert rows["two"]["outcome"] == "failed"
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_what_a_folder_is(out: Path, tmp_path: Path) -> None:
+    newest = versions.newest(out)
+    assert newest is not None
+    hugging_face(tmp_path / "theirs")
+    (tmp_path / "empty").mkdir()
+    assert [alone(place) for place in (newest, tmp_path / "theirs")] == [True, True]
+    assert [alone(place) for place in (out, tmp_path / "empty", tmp_path / "no")] == [False] * 3
+
+
+def test_a_version_in_its_out_stands_for_both(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[Path, int | None]] = []
+    monkeypatch.setattr(app, "explore", lambda place, number, *_: shown.append((place, number)))
+    for place in (out, out / "datasets" / "v0001", out / "datasets" / "latest"):
+        main(["explore", str(place)])
+    assert shown == [(out, None), (out, 1), (out, 1)]

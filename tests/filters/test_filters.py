@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+import soundfile as sf
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from uttermill.tasks import plugins
+from tests.helpers import corpus
+from uttermill.tasks import audio, plugins
 from uttermill.tasks.audio import Clip
-from uttermill.tasks.filters import clipping, duration, file_size, silence
+from uttermill.tasks.audio.channels import FRAME, Beside
+from uttermill.tasks.filters import clipping, cross_talk, duration, file_size, silence
+from uttermill.tasks.insight.estimating import planning, what_if
 from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.recording import Locator
 
 RATE = 16_000
 Samples = NDArray[np.float32]
@@ -140,3 +150,148 @@ def test_one_clipped_channel_of_two_counts_half() -> None:
     two = clipping.measure(Clip.from_samples(both, RATE), clipping.Settings())
     assert two["clipping_fraction"] == pytest.approx((one["clipping_fraction"] or 0) / 2)
     assert two["clipping_longest"] == one["clipping_longest"]
+
+
+# Cross-talk: what of a channel's clip is the other side, heard faintly.
+
+
+def call(path: Path, leak: float = -20.0) -> None:
+    """Two seconds of the first side, then two of the second, each faint in the other channel."""
+    first = np.concatenate([corpus.speech(1, 2.0, RATE)[:, 0], np.zeros(2 * RATE)])
+    second = np.concatenate([np.zeros(2 * RATE), corpus.speech(2, 2.0, RATE)[:, 0]])
+    part = 10 ** (leak / 20)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sf.write(path, np.stack([first + part * second, second + part * first], 1), RATE)
+
+
+@pytest.mark.full
+def test_clips_of_the_other_side_are_dropped(tmp_path: Path) -> None:
+    call(tmp_path / "in/call.wav")
+    rows = [
+        f'{{"wav": "{tmp_path}/in/call.wav", "channel": {channel}, "start": {start}, '
+        f'"end": {start + 2}, "key": "{channel}-{start}"}}\n'
+        for channel in (0, 1) for start in (0, 2)
+    ]  # fmt: skip
+    (tmp_path / "list.jsonl").write_text("".join(rows))
+    source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
+    chosen = {"segmenter": {"use": "given"}, "filters": [{"use": "cross_talk"}]}
+    published, _ = corpus.run(corpus.job(tmp_path, sources=[source], filter=chosen))
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {row["source_id"]: row["cross_talk"] for row in rows} == {"0-0": 0.0, "1-2": 0.0}
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    dropped = [row for row in ledger if row["reason"] == "cross_talk"]
+    assert [row["value"] for row in dropped] == [1.0, 1.0]
+    again = {**chosen, "filters": [{"use": "cross_talk", "max": None}]}
+    kept, stages = corpus.run(corpus.job(tmp_path, sources=[source], filter=again))
+    assert len(pq.read_table(kept.path / "utterances.parquet")) == 4
+    assert stages["filter"][0] == 0
+
+
+def test_a_mix_has_none() -> None:
+    clip = Clip.from_samples(corpus.speech(1, 1.0, RATE, 2), RATE)
+    assert cross_talk.measure(clip, cross_talk.Settings()) == {"cross_talk": None}
+
+
+@pytest.mark.parametrize("block", [1, 7, 320, 1000, 50_000])
+def test_levels_do_not_depend_on_the_blocks(block: int) -> None:
+    samples = corpus.speech(1, 1.0, RATE, 3).astype(np.float32)
+    beside = Beside(RATE, 1)
+    for start in range(0, len(samples), block):
+        beside.push(samples[start : start + block])
+    size = round(RATE * FRAME)
+    power = np.square(samples.astype(float)).reshape(-1, size, 3).mean(axis=1)
+    own, others = power[:, 1], power[:, [0, 2]].max(axis=1)
+    expected = 10 * np.log10(np.stack([own, others], 1))
+    assert beside.levels(0, RATE) == pytest.approx(expected, abs=1e-3)
+    assert beside.levels(size, 3 * size) == pytest.approx(expected[1:3], abs=1e-3)
+
+
+@pytest.mark.parametrize("block", [1000, 50_000])
+def test_what_listens_does_not_hear_the_other_side(tmp_path: Path, block: int) -> None:
+    call(tmp_path / "call.wav")
+    with audio.open_stream(Locator(str(tmp_path / "call.wav"), channels=(0,))) as stream:
+        blocks = [*stream.listened().process(stream.blocks(block))]
+    heard, (whole, _) = np.concatenate(blocks)[:, 0], sf.read(tmp_path / "call.wav")
+    assert heard[: 2 * RATE] == pytest.approx(whole[: 2 * RATE, 0], abs=1e-6)
+    assert np.abs(heard[2 * RATE :]).max() < 0.02 * np.abs(whole[2 * RATE :, 0]).max()
+    assert len(heard) == len(whole)
+
+
+# Costly measures are spared where a cheap verdict rejects, and taken when it no longer does.
+
+
+COSTLY = {"use": "tests.plugins.costly"}
+COUNT = 6  # 0.4, 0.6 ... 1.4 s
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[float]]:
+    """Lengths of the clips that were measured since the last call."""
+    path = tmp_path / "measured"
+    monkeypatch.setenv("UTTERMILL_COUNT", str(path))
+
+    def since() -> list[float]:
+        found = sorted(map(float, path.read_text().split())) if path.exists() else []
+        path.unlink(missing_ok=True)
+        return found
+
+    return since
+
+
+def job(tmp: Path, longest: float, **more: Any) -> Any:
+    # Listed first, and still measured last.
+    filters = (COSTLY, {"use": "duration", "max": longest})
+    return corpus.job(tmp, filter={"segmenter": {"use": "whole"}, "filters": filters, **more})
+
+
+@pytest.mark.full
+def test_only_what_cheap_filters_keep_is_measured(
+    tmp_path: Path, measured: Callable[[], list[float]]
+) -> None:
+    corpus.make(tmp_path / "in", COUNT)
+    published, counts = corpus.run(job(tmp_path, 0.9))
+    assert measured() == [0.4, 0.6, 0.8]
+    assert counts["filter"] == (6, 0)
+    assert published.summary["reasons"]["filter.too_long"]["items"] == 3
+    assert not corpus.run(job(tmp_path, 0.9))[0].new
+    assert measured() == [], "what was spared was taken for missing"
+
+    # Let in two more: only they are measured, converted and heard, all in one run.
+    wide = job(tmp_path, 1.3)
+    kept, _ = what_if.kept(wide, wide)
+    assert kept == what_if.of_shards(wide)
+    assert (kept["items"], kept["not_yet_transcribed"]["items"]) == (5, 2)
+    foreseen = planning.plan(wide, job(tmp_path, 0.9))
+    assert foreseen.unjudged == 2, "they may fall to what has not measured them"
+    assert foreseen.stages["resample"].compute == 2
+    wider, counts = corpus.run(job(tmp_path, 1.3))
+    assert planning.plan(wide, wide).unjudged == 0
+    assert measured() == [1.0, 1.2]
+    assert counts["filter"] == (2, 4)
+    assert counts["resample"] == counts["transcribe"] == (2, 3)
+    rows = pq.read_table(wider.path / "utterances.parquet").to_pylist()
+    assert sorted(round(row["costly"], 1) for row in rows) == [0.4, 0.6, 0.8, 1.0, 1.2]
+
+
+def test_the_reason_does_not_depend_on_what_was_spared(
+    tmp_path: Path, measured: Callable[[], list[float]]
+) -> None:
+    corpus.make(tmp_path / "in", COUNT)
+    filters = ({**COSTLY, "max": 0.7}, {"use": "duration", "max": 0.9})
+    for measure_all in (False, True):
+        chosen = {"segmenter": {"use": "whole"}, "filters": filters, "measure_all": measure_all}
+        out = tmp_path / f"out-{measure_all}"
+        published, _ = corpus.run(corpus.job(tmp_path, out=out, filter=chosen))
+        reasons = published.summary["reasons"]
+        assert reasons["filter.too_long"]["items"] == 3
+        assert reasons["filter.too_costly"]["items"] == 1
+
+
+def test_measure_all_measures_all(tmp_path: Path, measured: Callable[[], list[float]]) -> None:
+    corpus.make(tmp_path / "in", COUNT)
+    corpus.run(job(tmp_path, 0.9))
+    measured()
+    published, counts = corpus.run(job(tmp_path, 0.9, measure_all=True))
+    assert measured() == [1.0, 1.2, 1.4]
+    assert counts["filter"] == (3, 3)
+    assert not published.new, "nothing that is published changed"

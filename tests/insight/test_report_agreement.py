@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import pyarrow as pa
 import pytest
 
 from tests.helpers import corpus
-from tests.insight.test_report import recorded
+from tests.insight.test_report import job_of, recorded
+from tests.insight.test_report_choice import ledger_row
 from tests.plugins import erring_asr
 from uttermill.flows.run import report
 from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
-from uttermill.tasks.insight.report import measure_charts
+from uttermill.tasks.insight.report import clip_table, measure_charts
+from uttermill.tasks.insight.report.choice import DIFFERS, Why
+from uttermill.tasks.insight.report.clip_table import PER_KIND, first, kind_of
+from uttermill.tasks.insight.report.clips import Sample
 from uttermill.tasks.insight.report.outcome_columns import Columns
 
 VERDICTS = [{"use": "agreement", "min": 0.7}, {"use": "logprob", "min": -0.25}]
@@ -131,3 +136,86 @@ def test_the_page_has_the_section(tmp_path: Path, referenced: bool) -> None:
     alone = corpus.job(tmp_path, sources=[source])
     text = making.build(report.request(alone, recorded(alone))).decode()
     assert "How far recognisers agree" not in text
+
+
+# The page shows first the clips whose recogniser differs most from their reference, by kind.
+
+
+def sample(reference: str, heard: str, language: str = "en", **measures: float) -> Sample:
+    blank = {"detail": None, "value": None, "threshold": None}
+    row: Any = ledger_row(1, language=language, **blank)
+    why = Why(DIFFERS, DIFFERS, "wer", 0.5)
+    return Sample(row, [why], reference=reference, heard=heard, measures=measures)
+
+
+@pytest.mark.parametrize(
+    ("reference", "heard", "language", "measures", "kind"),
+    [
+        ("call extension four two one now", "call extension 481 now", "en", {}, "numbers"),
+        ("the price is twenty four euros", "the price is funny door euros", "en", {}, "numbers"),
+        ("der Preis ist vierundzwanzig Euro", "der Preis ist viel Euro", "de", {}, "numbers"),
+        ("ruf die zwanzig drei an", "ruf die schwanz bei an", "de", {}, "numbers"),
+        ("we met Thornton at the mill", "we met Thoughton at the mill", "en", {}, "names"),
+        ("we met thornton at the mill", "we met Torton at the mill", "en", {}, "names"),
+        ("this is what he said to us", "he said to us", "en", {}, "cut"),
+        ("he said to us", "he said to us and then he left", "en", {}, "cut"),
+        ("he said it to all of us", "he said", "en", {"speech_after_text": 2.0}, "cut"),
+        ("it is of great importance that the letter used should be fine in form",
+         "it is of great importance at the letter you", "en", {}, "cut"),
+        ("how are you today", "comment allez vous", "en", {"language_contradiction": 0.9},
+         "language"),
+        ("how are you today", "come on you today", "en", {"language_contradiction": 0.2}, "words"),
+        ("how are you today", "как вы сегодня", "en", {}, "language"),
+        ("今天天气怎么样", "きょうの天気", "zh", {}, "words"),
+        ("the sea was calm that night", "a sea wars come that night", "en", {"nmf_snr": 3.0},
+         "noise"),
+        ("the sea was calm that night", "a sea wars come that night", "en", {"nmf_snr": 30.0},
+         "words"),
+        ("the sea was calm that night", "a sea wars come that night", "en", {"confidence": -0.5},
+         "noise"),
+        ("the same words", "The same words.", "en", {}, "words"),
+    ],
+)  # fmt: skip
+def test_what_two_texts_differ_in(
+    reference: str, heard: str, language: str, measures: dict[str, float], kind: str
+) -> None:
+    assert kind_of(sample(reference, heard, language, **measures)) == kind
+
+
+def test_capitals_of_all_words_or_of_german_nouns_are_no_names() -> None:
+    assert kind_of(sample("THE SEA WAS CALM", "THE SEA WARS CALM")) == "words"
+    assert kind_of(sample("Das ist ein Baum hier", "Das ist ein Raum hier", "de")) == "words"
+
+
+def test_the_first_of_each_kind_come_first_and_surplus_ones_only_for_another_reason() -> None:
+    near = Why("packaged", "near a limit", "wer", 0.5)
+    plain = [sample(f"a {n} b c", "a x b c") for n in range(PER_KIND + 3)]
+    cut = sample("this is what he said to us", "he said to us")
+    plain[-1].whys.append(near)
+    other = replace(sample("", ""), whys=[near])
+    made = first([other, *plain, cut])
+    assert made == [cut, *plain[:PER_KIND], other, plain[-1]]
+    assert [why.kind for why in cut.whys] == [f"{DIFFERS}: cut"]
+    assert plain[-1].whys == [near]
+    assert dict(clip_table.sections(made)) == {
+        f"{DIFFERS}: cut": [0], f"{DIFFERS}: numbers": list(range(1, 1 + PER_KIND)),
+    }  # fmt: skip
+    shown = clip_table.row_of(cut, {})
+    assert shown["whys"] == [("differs most: cut", "wer 0.5")]
+
+
+@pytest.mark.full
+def test_the_page_begins_with_them(tmp_path: Path) -> None:
+    """The fake recogniser hears other words than the list has."""
+    corpus.make(tmp_path / "in", 6)
+    texts = {"r01": "we read twenty one and thirty two aloud", "r03": "Everything is said. Here"}
+    corpus.listed(tmp_path / "in", 6, tmp_path / "list.jsonl", **texts)
+    job = job_of(tmp_path)
+    page = making.build(report.request(job, recorded(job))).decode()
+    table = page[page.index('<table class="clips">') :]
+    rows = re.findall(r"<tr data-reason=.*?</tr>", table, re.S)
+    assert rows
+    assert all("differs most: " in row for row in rows[: min(len(rows), PER_KIND)])
+    first_option = re.search(r'<option value="([^"]+)" data-rows="\[0[,\]]', page)
+    assert first_option
+    assert first_option[1].startswith("differs most: ")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.helpers import tiny_firered
 from tests.models.test_weights import of_onnx
-from uttermill.tasks.models import distillmos_graph
+from uttermill.tasks.models import distillmos_graph, firered_graph
 
 Floats = NDArray[np.float64]
 CHANNELS = (2, 64, 64, 128, 256, 256, 256)
@@ -122,3 +123,28 @@ def test_the_graph_computes_what_the_layers_do(tensors: dict[str, NDArray[np.flo
     assert abs(scores[0] - scores[1]) > 0.01
     assert of_onnx(model, x[1:]) == pytest.approx(scores[1:], abs=1e-6)
     assert distillmos_graph.build(tensors) == model, "equal bytes"
+
+
+# FireRedVAD's detector as a graph, against its layers written out plainly.
+
+
+def test_the_graph_of_firered_computes_what_its_layers_do() -> None:
+    bundle = tiny_firered.bundle()
+    model = firered_graph.build(bundle)
+    x = np.random.default_rng(1).normal(12, 4, (2, 70, 80)).astype(np.float32)
+    plain = [tiny_firered.plain(one) for one in x]
+    assert of_onnx(model, x) == pytest.approx(np.array(plain), abs=1e-4)
+    assert np.ptp(plain) > 0.1
+    assert firered_graph.build(bundle) == model, "equal bytes"
+
+
+@pytest.mark.parametrize("change", ["mark", "longer", "layers"])
+def test_other_bundles_are_refused(change: str) -> None:
+    bundle = tiny_firered.bundle()
+    other = {
+        "mark": b"OVAE" + bundle[4:],
+        "longer": bundle + bytes(4),
+        "layers": bundle.replace(b"Gk0\x01", b"Gk0\x02"),
+    }[change]
+    with pytest.raises(ValueError, match="bundle"):
+        firered_graph.build(other)

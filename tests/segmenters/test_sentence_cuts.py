@@ -15,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import corpus
+from uttermill.flows import settings as run_settings
 from uttermill.tasks import pipeline, plugins
-from uttermill.tasks.recording import Recording, Segment, TimedWord
+from uttermill.tasks.recording import Ignored, Recording, Segment, TimedWord
 from uttermill.tasks.recording.part_texts import PartTexts, spelled
 from uttermill.tasks.segmenters import _sentences, auto
 from uttermill.tasks.segmenters import given as given_segmenter
 from uttermill.tasks.settings import Plugin, Source
 from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.storage import versions
 
 TEXT = (
     "Mr. Hale came in. He sat down, tired, and said nothing! “Where were you?” she asked him "
@@ -234,3 +236,131 @@ def test_run_publishes_each_sentence_with_its_text(tmp_path: Path) -> None:
     assert [row["text"] for row in rows] == pieces(segment())
     assert {row["speaker"] for row in rows} == {"hale"}
     assert {row["language"] for row in rows} == {"en"}
+
+
+# Lhotse's cuts that say more than a span of a file: which channel, at which speed.
+
+
+BOTH = [0, 1]
+
+
+def cut(start: float, channel: int | list[int], **recording: Any) -> dict[str, Any]:
+    source = {"type": "file", "channels": BOTH, "source": "call.wav"}
+    return {
+        "id": f"c{start}",
+        "type": "MonoCut" if isinstance(channel, int) else "MultiCut",
+        "start": start,
+        "duration": 0.5,
+        "channel": channel,
+        "supervisions": [],
+        "recording": {"id": "call", "sources": [source], "channel_ids": BOTH, **recording},
+    }
+
+
+def supervised(channel: int, others: int) -> dict[str, Any]:
+    """A cut of both channels with a supervision of each of two channels."""
+    told = {"start": 0.0, "duration": 0.2, "text": "hello"}
+    both = [{**told, "channel": channel}, {**told, "start": 0.2, "channel": others}]
+    return {**cut(0.0, BOTH), "supervisions": both}
+
+
+def listed(folder: Path, *cuts: dict[str, Any]) -> list[Recording | Ignored]:
+    corpus.add(folder, 7, name="call.wav")
+    (folder / "cuts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cuts))
+    source = Source.model_validate({"kind": "lhotse", "path": str(folder / "cuts.jsonl")})
+    module, chosen = plugins.resolve_source(source)
+    return list(module.recordings(chosen))
+
+
+@pytest.mark.parametrize(
+    ("cuts", "channels"),
+    [
+        ([cut(0.0, 0), cut(0.5, 1)], {"call.wav#0": (0,), "call.wav#1": (1,)}),
+        ([cut(0.0, 0), cut(0.0, 1)], {"call.wav#0": (0,), "call.wav#1": (1,)}),
+        ([cut(0.0, BOTH), cut(0.5, 1)], {"call.wav": None, "call.wav#1": (1,)}),
+        ([supervised(0, 1)], {"call.wav#0": (0,), "call.wav#1": (1,)}),
+        ([cut(0.0, 1)], {"call.wav#1": (1,)}),
+        ([cut(0.0, 0)], {"call.wav": (0,)}),
+    ],
+    ids=["in_turn", "at_once", "both_and_one", "supervisions", "second", "first"],
+)
+def test_channels_are_recordings_of_their_own(
+    tmp_path: Path, cuts: list[dict[str, Any]], channels: dict[str, tuple[int, ...] | None]
+) -> None:
+    recordings = [each for each in listed(tmp_path, *cuts) if isinstance(each, Recording)]
+    assert {each.path: each.locator.channels for each in recordings} == channels
+    assert all(len(each.segments or ()) == 1 for each in recordings)
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [[cut(0.0, 0), cut(0.5, 0)], [cut(0.0, BOTH), cut(0.5, [1, 0])], [supervised(0, 0)]],
+    ids=["one", "both", "supervisions"],
+)
+def test_cuts_of_the_same_channels_are_read(tmp_path: Path, cuts: list[dict[str, Any]]) -> None:
+    (found,) = listed(tmp_path, *cuts)
+    assert isinstance(found, Recording)
+    assert found.error is None
+    assert len(found.segments or ()) == 2
+
+
+def test_a_missing_file_is_told_first(tmp_path: Path) -> None:
+    corpus.add(tmp_path, 7, name="call.wav")
+    gone = [{**cut(n, n), "recording": {"sources": [_gone()]}} for n in BOTH]
+    for found in listed(tmp_path, *gone):
+        assert isinstance(found, Recording)
+        assert found.error is not None
+        assert found.error[0] == "missing"
+
+
+def _gone() -> dict[str, str]:
+    return {"type": "file", "source": "gone.wav"}
+
+
+@pytest.mark.parametrize("name", ["Speed", "Tempo", "Volume"])
+def test_a_changed_sound_is_not_that_of_the_file(tmp_path: Path, name: str) -> None:
+    changed = {"transforms": [{"name": name, "kwargs": {"factor": 1.1}}]}
+    (found,) = listed(tmp_path, cut(0.0, BOTH, **changed))
+    assert isinstance(found, Recording)
+    assert found.error is not None
+    assert found.error[0] == "unsupported"
+    same = {"transforms": [{"name": "Resample", "kwargs": {"target_sampling_rate": 8000}}]}
+    (found,) = listed(tmp_path, cut(0.0, BOTH, **same))
+    assert isinstance(found, Recording)
+    assert found.error is None
+
+
+# `auto` cuts recordings whose text would be lost later than those that have none.
+
+
+def test_a_recording_without_a_text_is_cut_and_one_with_a_text_stays(tmp_path: Path) -> None:
+    shorter = {"target_seconds": 8, "max_seconds": 10, "whole_without_text_up_to": 10}
+    assert auto.without_text(auto.Settings.model_validate(shorter)).whole_up_to == 10
+    assert auto.without_text(auto.Settings()) == auto.Settings()
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in/told.wav", corpus.speech(1, 20.0, 16000), 16000)
+    (tmp_path / "in/told.txt").write_text("what was said")
+    sf.write(tmp_path / "in/untold.wav", corpus.speech(1, 20.5, 16000), 16000)
+    chosen = {"use": "auto", **shorter}
+    job = corpus.job(
+        tmp_path, filter={"segmenter": chosen, "filters": []},
+        sources=[{"kind": "folder", "path": str(tmp_path / "in")}],
+    )  # fmt: skip
+    corpus.run(job)
+    newest = versions.newest(tmp_path / "out")
+    assert newest is not None
+    ledger = pq.read_table(newest / "ledger.parquet").to_pylist()
+    spans = {(Path(r["source_path"]).name, r["end"] - r["start"]) for r in ledger if r["utterance"]}
+    assert ("told.wav", 20.0) in spans
+    assert all(seconds <= 10 for name, seconds in spans if name == "untold.wav")
+
+
+def test_a_folder_is_cut_as_by_a_settings_file(tmp_path: Path) -> None:
+    """What `--source` reads has the defaults of a settings file."""
+    (tmp_path / "in").mkdir()
+    named = run_settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), ())
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"sources: [{{kind: folder, path: {tmp_path}/in}}]\nout: {tmp_path}/out\n")
+    stated = run_settings.read(str(file), (), None, ())
+    for part in ("filter", "speakers", "resample", "transcribe"):
+        assert getattr(named, part) == getattr(stated, part)

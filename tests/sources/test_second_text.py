@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
-from tests.sources.test_labels import with_audio
+from tests.sources.test_columns import with_audio
 from uttermill.flows.settings import of_mapping
 from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError

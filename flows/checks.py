@@ -40,7 +40,7 @@ def check_text(path: str) -> None:
 
 def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
-    from ..tasks.plugins.served import llm_text
+    from ..tasks.plugins.served import chat
     from ..tasks.publish import published_columns
     from ..tasks.publish.choosing import selection
     from ..tasks.runs import source_checks
@@ -72,7 +72,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     recipe.weights(job.transcribe.recognisers)
     _check_aligner(job)
     if settings.transcribe.llm_text is not None:
-        llm_text.check(settings.transcribe.llm_text)
+        chat.check(settings.transcribe.llm_text)
     elif settings.package.text_form == "llm_text":
         raise ConfigError(
             "package.text_form is llm_text, which needs transcribe.llm_text: the url of a language "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import shtab
@@ -32,34 +33,6 @@ FUNCTIONS = {
     "NAME": "models",
 }
 SPLITS = ("train", "dev", "test")
-#: Reads them from the version on the command line, or from the newest version of the OUT there.
-IN_VERSION = r"""
-_uttermill_in_version() {
-  local word file
-  for word in "${COMP_WORDS[@]:2}"; do
-    for file in "$word/dataset.json" "$word/datasets/latest/dataset.json"; do
-      [ -f "$file" ] && { grep -oE -- "$1" "$file" | cut -d '"' -f "$2" | sort -u; return; }
-    done
-  done
-}
-_uttermill_splits() {
-  local found=$(_uttermill_in_version '"split": *"[^"]+"' 4)
-  compgen -W "${found:-$_uttermill_known_splits}" -- "$1"
-}
-_uttermill_reasons() {
-  local found=$(_uttermill_in_version '"(shard|filter|resample|transcribe|package)\.[^"]+"' 2)
-  compgen -W "${found:-$_uttermill_known_reasons}" -- "$1"
-}
-"""
-#: No space after `package.seed=`, so that the value can follow. Where nothing matches, as for names
-#: in quotes, bash completes a path.
-NO_SPACE = """
-_uttermill() {
-  _shtab_uttermill
-  [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
-  return 0
-}
-complete -o bashdefault -o default -F _uttermill uttermill"""
 
 
 def script(shell: str) -> str:
@@ -83,9 +56,10 @@ def script(shell: str) -> str:
         f'_uttermill_{name}() {{ compgen -W "$_uttermill_known_{name}" -- "$1"; }}'
         for name, listed in vocabulary.items()
     ]
-    preamble: Any = {"bash": "\n".join([*functions, IN_VERSION])}  # shtab types it as one text
+    preamble: Any = {"bash": "\n".join(functions)}  # shtab types it as one text
     text: str = shtab.complete(whole, shell, preamble=preamble)
-    return text + NO_SPACE if shell == "bash" else text
+    in_bash = Path(__file__).with_name("completion.bash")
+    return f"{text}\n{in_bash.read_text('utf-8')}" if shell == "bash" else text
 
 
 def words() -> dict[str, list[str]]:

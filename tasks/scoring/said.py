@@ -125,35 +125,35 @@ _SIGN = re.compile(
 def marks_read(text: str, code: str) -> str:
     """Numbers with marks in them as the numbers that are spoken, in a language with words for
     numbers."""
-    known = languages.of(code)
+    language = languages.of(code)
 
     def date(year: str, month: str, day: str, whole: str) -> str:
         if not (1 <= int(month) <= 31 and 1 <= int(day) <= 31):
             return whole
-        return _signed([year, _plainly(month), _plainly(day)], known.date_signs)
+        return _signed([year, _plainly(month), _plainly(day)], language.date_signs)
 
     def time(match: re.Match[str]) -> str:
         numbers = [_plainly(number) for number in match.groups() if number]
         while len(numbers) > 1 and numbers[-1] == "0":  # 14:00
             numbers.pop()
-        return _signed(numbers, known.time_signs)
+        return _signed(numbers, language.time_signs)
 
     text = _YEAR_FIRST.sub(lambda m: date(m[1], m[3], m[4], m[0]), text)
     text = _YEAR_LAST.sub(lambda m: date(m[4], m[3], m[1], m[0]), text)
     text = _PRICE.sub(_price, _TIME.sub(time, text))
     text = _GROUPS.sub(_grouped, _PHONE.sub(_telephoned, text))
     text = _ORDINAL.sub(lambda m: ordinal(code, m[1]) or m[0], text)
-    if known.endings:
-        text = re.sub(rf"(?<=\d)(?:{known.endings})(?![^\W\d_])", "", text)
+    if language.endings:
+        text = re.sub(rf"(?<=\d)(?:{language.endings})(?![^\W\d_])", "", text)
     if code in ("zh", "yue"):
         text = _CHINESE_YEAR.sub(lambda m: _one_by_one(m[0]), text)
-    if known.part_of:
-        text = _FRACTION.sub(rf"\2{known.part_of}\1", text)
-    text = _RANGE.sub(f" {known.to} ", text)
+    if language.part_of:
+        text = _FRACTION.sub(rf"\2{language.part_of}\1", text)
+    text = _RANGE.sub(f" {language.to} ", text)
     if code in ("zh", "yue", "ja"):
         minus, percent = ("マイナス", r"\1パーセント") if code == "ja" else ("负", r"百分之\1")
         text = signs_read(text, minus, percent)
-    words = {**_SIGNS, **known.signs}
+    words = {**_SIGNS, **language.signs}
 
     def word(match: re.Match[str]) -> str:
         sign = match[1] or match[2] or match[3]

@@ -26,13 +26,12 @@ from ..recording.stream_copy import PACKINGS
 from ..settings.base import READ
 from ..storage import bounds, urls
 from . import _columns, _lists
-from ._archives import in_one, plain
+from ._archives import Member, head, in_one, is_tar, members, plain
 from ._beside import folders
 from ._folders import Containers, containers
 from ._lists import Entries, SpeakerSettings
 from ._paths import Boundary, list_file, list_root, listed_name, resolve
 from ._tar_manifest import NAME, TarManifest
-from ._tarwalk import Member, head, is_tar, members
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _TEXTS = (".txt", ".json")

@@ -27,8 +27,8 @@ from ..base.schema import TRANSCRIPTS, EnhancedRow, TranscriptRow, WordRow
 from ..plugins import backends
 from ..plugins.contracts.asr import AligningBackend
 from ..plugins.contracts.text import Answer, TextVerdict
-from ..plugins.served import llm_text
-from ..plugins.served.llm_text import Written
+from ..plugins.served import chat
+from ..plugins.served.chat import Written
 from ..settings import StageSettings
 from ..settings.job import Job
 from ..shard_store import blobs, model_answers, own_channels, shard_view
@@ -196,7 +196,7 @@ def _row_of_answer(
 
 
 #: This worker process's client.
-_writer = lru_cache(maxsize=1)(llm_text.Writer)
+_writer = lru_cache(maxsize=1)(chat.Writer)
 
 
 def load(job: Job) -> None:

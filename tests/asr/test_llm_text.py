@@ -16,7 +16,7 @@ from tests.helpers.post_server import Answer
 from uttermill.flows import checks, settings
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight.estimating import planning
-from uttermill.tasks.plugins.served.llm_text import CONTROL, Writer, Written, judged
+from uttermill.tasks.plugins.served.chat import CONTROL, Writer, Written, judged
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.text.pairs import PAIRS
 from uttermill.tasks.scoring import languages, score
 from uttermill.tasks.scoring.cleaning import MOST_MARKS, clean
-from uttermill.tasks.scoring.normalisers import LONGEST, normalise
-from uttermill.tasks.scoring.normalisers._spellings import folds
+from uttermill.tasks.scoring.normalisers import LONGEST, folds, normalise
 
 
 @pytest.mark.parametrize(

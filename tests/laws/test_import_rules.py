@@ -192,7 +192,6 @@ BY_NAME = {
     ("tasks.plugins.loading", "use if dotted else f'uttermill.tasks.{shelf}.{use}'"): (
         "plug-ins use `tasks.plugins`, which finds them by the names that settings give"
     ),
-    ("tasks.scoring.normalisers", "name"): "by language: a module of the same folder",
     ("tasks.stages.contract", "f'uttermill.tasks.stages.{name}'"): (
         "stages use `tasks.stages.contract`, which finds them by name as `tasks.plugins` plug-ins"
     ),
@@ -385,7 +384,7 @@ def test_controls_of_the_layers() -> None:
     assert not climbs("tasks.filters.rms", "tasks.filters._derived")
     assert trespasses("tasks.stages.shard", "tasks.sources._paths")
     assert not trespasses("tasks.sources.tar", "tasks.sources._paths")
-    assert not trespasses("tasks.scoring.normalisers.ja", "tasks.scoring._plain")
+    assert not trespasses("tasks.scoring.normalisers.en", "tasks.scoring._plain")
     assert trespasses("tasks.scoring.rates", "tasks.scoring.normalisers._han")
 
 

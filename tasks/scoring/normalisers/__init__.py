@@ -1,15 +1,12 @@
-"""Rules that make texts comparable: one file a language, by its ISO 639-1 code.
-
-    def normalise(text: str) -> str       # takes clean text; idempotent
+"""Rules that make texts comparable, which take clean text and are idempotent.
 
 A rule is applied to reference and hypothesis alike, so it can hide a difference but never create
-one. A language without a file gets the plain rule (NFKC, casefold, no punctuation), with numbers in
-words if CLDR has rules for them (`_spoken.py`), and words in one spelling, as its
-`tasks/scoring/languages/<code>.toml` has them.
+one. Of most languages it is the plain one (NFKC, casefold, no punctuation), with numbers in words
+if CLDR has rules for them (`_spoken.py`), and words in one spelling, by what `languages` knows.
 Numbers go one way in each language:
 
     en            spoken numbers become figures, contractions and spellings one form (Whisper's)
-    zh, yue, ja   numerals become figures; Chinese characters are simplified
+    zh, yue, ja   numerals become figures; Chinese characters are simplified (`_han.py`)
     all others    figures become words
 """
 
@@ -19,11 +16,10 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 
 from .. import _plain, languages
 from ..cleaning import clean
+from . import _han, en
 from ._han import signs_read as signs_read
 from ._spoken import figures_to_words as figures_to_words
 from ._spoken import has_words as has_words
@@ -81,17 +77,15 @@ def base(language: str) -> str:
     return language.replace("_", "-").split("-")[0].casefold()
 
 
+#: Languages with a rule of their own.
+_RULES = {"en": en.normalise, "zh": _han.chinese, "ja": _han.japanese}
+
+
 @lru_cache(maxsize=256)
 def _rule(language: str) -> Callable[[str], str]:
     language = _SAME.get(language, language)
-    name = f"uttermill.tasks.scoring.normalisers.{language}"
-    if language.isascii() and language.isalpha() and find_spec(name):
-        rule: Callable[[str], str] = import_module(name).normalise
-        return rule
-    return _with_numbers_in_words(language)
-
-
-def _with_numbers_in_words(language: str) -> Callable[[str], str]:
+    if language in _RULES:
+        return _RULES[language]
     say = figures_to_words(language)
     fold = [(re.compile(pattern), form) for pattern, form in languages.of(language).fold]
     spelled = speller(language)

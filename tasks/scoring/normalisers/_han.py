@@ -11,6 +11,7 @@ reading of figures must be guessed. Numerals inside words become figures on both
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from .. import _plain
 
@@ -118,3 +119,26 @@ def _value(tokens: list[str]) -> int | None:
         tenths = not after_zero and tokens[-1] in _FIGURE and 100 <= last < 10**16
         section += figure * (last // 10 if tenths else 1)
     return total + section
+
+
+@lru_cache(maxsize=1)
+def _simplified() -> dict[int, str]:
+    from importlib.resources import files
+
+    lines = files("opencc").joinpath("dictionary", "TSCharacters.txt").read_text("utf-8")
+    pairs = (line.split()[:2] for line in lines.splitlines() if line.strip())
+    return {ord(old): new for old, new in pairs}
+
+
+def chinese(text: str) -> str:
+    """Mandarin and Cantonese: characters are simplified one by one, as recognisers write them at
+    random. The table is OpenCC's (`opencc-python-reimplemented`); characters that only a phrase
+    disambiguates (乾坤) are simplified too, on both sides alike."""
+    text = _plain.compatible(text).translate(_simplified())
+    return in_figures(_plain.folded(signs_read(text, "负", r"百分之\1"), "zh"))
+
+
+def japanese(text: str) -> str:
+    """Characters stay, since Japanese has its own forms."""
+    text = _plain.compatible(text).replace("ゼロ", "零")
+    return in_figures(_plain.folded(signs_read(text, "マイナス", r"\1パーセント"), "ja"))

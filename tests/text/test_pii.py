@@ -14,6 +14,7 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import corpus
+from tests.text.pairs import PAIRS
 from uttermill.tasks.asr import fake
 from uttermill.tasks.plugins.contracts.asr import Word
 from uttermill.tasks.plugins.rules import Limit
@@ -22,47 +23,8 @@ from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import hidden
 from uttermill.tasks.text import ScoredTranscript, _personal_data, pii
 
-FOUND = [
-    ("en", "email", "write to [john dot smith at gmail dot com] please"),
-    ("en", "email", "it is [j.smith-2@example.co.uk]."),
-    ("en", "phone", "call me at [four one five, five five five, two six seven one] now"),
-    ("en", "phone", "call me at [(415) 555-2671] or not"),
-    ("en", "phone", "call me at [four one five um five five five, uh, two six seven one] um now"),
-    ("ja", "phone", "電話は[〇九〇えーと一二三四五六七八]です"),
-    ("zh", "phone", "我的电话是[一三八零嗯零一三八零零零]谢谢"),
-    ("en", "email", "it is [anna@example.museum], she said"),
-    ("es", "email", "escribe a [ana arroba example punto museum] gracias"),
-    ("en", "card", "it is [4111 1111 1111 1111], thanks"),
-    ("en", "account", "send it to [DE89 3704 0044 0532 0130 00] today"),
-    ("en", "id", "my social is [536-22-8726]"),
-    ("de", "email", "schreib an [max punkt mustermann at gmx punkt de]"),
-    ("de", "phone", "ruf an: [null eins fünf zwei eins zwei drei vier fünf sechs sieben acht]"),
-    ("fr", "phone", "appelez le [zéro six douze trente-quatre cinquante-six soixante-dix-huit]"),
-    ("fr", "email", "c'est [jean point dupont arobase orange point fr]"),
-    ("es", "phone", "pues [seis uno dos tres cuatro cinco seis siete ocho] gracias"),
-    ("es", "phone", "llámame al [seis uno dos tres cuatro cinco seis siete ocho] mañana"),
-    ("it", "email", "scrivi a [mario punto rossi chiocciola libero punto it]"),
-    ("pt", "id", "meu CPF é [529.982.247-25]"),
-    ("nl", "phone", "bel mij op [nul zes een twee drie vier vijf zes zeven acht]"),
-    ("ru", "email", "пишите [иван точка петров собака яндекс точка ру]"),
-    ("zh", "phone", "我的电话是[一三八零零一三八零零零]谢谢"),
-    ("zh", "email", "我的邮箱是[zhang艾特qq点com]"),
-    ("ja", "phone", "電話は[〇九〇一二三四五六七八]です"),
-    ("ar", "phone", "اتصل على [٠٥٠١٢٣٤٥٦٧] شكرا"),
-]  # fmt: skip
-ORDINARY = [
-    ("en", "In 1999 it cost $1,250,000 for 12,345,678 people at 10:30 on 2024-10-15."),
-    ("en", "we looked at amazon dot com and paid two hundred and fifty dollars"),
-    ("en", "pi is 3.14159265358979, and one two three four five is a count"),
-    ("de", "Das kostet 1.234.567.890 Euro, seit dem 12.10.2024 um 10 Uhr 30."),
-    ("fr", "en mille neuf cent quatre-vingt-dix-neuf, 123 456 789 euros"),
-    ("zh", "一九九九年十二月三十一日，一共一千二百三十四万元"),
-    ("en", "one um two uh three, she said @ noon. then we went"),
-    ("es", "uno dos tres cuatro cinco seis siete ocho nueve, vale"),
-    ("en", "one two three four five six seven eight nine ten"),
-    ("he", "בשנת 2024 היו כאן 1,250,000 אנשים"),
-    ("en", ""),
-]
+FOUND = PAIRS["personal"]
+ORDINARY = PAIRS["ordinary"]
 
 
 @pytest.mark.parametrize(("language", "kind", "marked"), FOUND)

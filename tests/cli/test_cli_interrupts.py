@@ -17,6 +17,7 @@ import pytest
 from pydantic import BaseModel, model_serializer
 
 from tests.helpers.signals import interruptible, uninterruptible
+from tests.helpers.tiers import nightly
 from uttermill.flows import cli
 from uttermill.flows.cli import command_line, process_setup, queries
 from uttermill.flows.cli.process_setup import Heard
@@ -154,12 +155,13 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, nightly(signal.SIGTERM)])
 @pytest.mark.parametrize(
     "module",
     [
-        "uttermill.tasks", "uttermill.flows.cli.process_setup", "uttermill.flows.cli.arguments",
-        "pyarrow", "uttermill.flows.cli.tool_commands", "uttermill.tasks.plugins",
+        "uttermill.tasks", nightly("uttermill.flows.cli.process_setup"),
+        nightly("uttermill.flows.cli.arguments"), "pyarrow",
+        nightly("uttermill.flows.cli.tool_commands"), "uttermill.tasks.plugins",
     ],
 )  # fmt: skip
 def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
@@ -215,7 +217,7 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [nightly(signal.SIGINT), signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["thread", "exit"])
 def test_a_signal_after_the_command_leaves_its_exit_code(
     moment: str, number: signal.Signals
@@ -224,7 +226,7 @@ def test_a_signal_after_the_command_leaves_its_exit_code(
     assert ended_after(moment, number) == (3, "done\n", "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, nightly(signal.SIGTERM)])
 def test_a_signal_while_the_command_restores_its_environment(number: signal.Signals) -> None:
     assert ended_after("scope", number) == (128 + number, "done\n", "")
 

@@ -59,7 +59,6 @@ def calls_of(marks: Path, shard: str) -> list[str]:
     return (marks / shard).read_text().split()
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
 def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
     dispatcher = Dispatcher(cluster)

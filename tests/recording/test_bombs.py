@@ -239,7 +239,12 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize(("line", "sentence"), LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [pytest.param(*LISTS[name], marks=() if name in ("deep", "empty") else pytest.mark.nightly)
+     for name in LISTS],
+    ids=LISTS,
+)  # fmt: skip
 def test_a_line_that_asks_for_too_much_is_a_bad_line(
     tmp_path: Path, line: bytes, sentence: str, told: Told
 ) -> None:
@@ -294,6 +299,7 @@ def test_kaldi(tmp_path: Path, told: Told) -> None:
     assert found["took"] < MEMORY
 
 
+@pytest.mark.full
 def test_tar(tmp_path: Path, told: Told) -> None:
     records = b"6 a=b\n" * 170_000  # they were copied once for each of them: 17 s
     data = [

@@ -26,7 +26,7 @@ from .decision_log import Decision
 #: 0.025 s.
 MOST_BEYOND = 0.15
 #: How far captions that people made may be from what is said, s; a recogniser hears its words where
-#: they are, and moving them made texts worse (`tests.bench.captions`).
+#: they are, and moving them made texts worse.
 ROUGH = 0.5
 TURNS = "turns"  # kind of the row of a recording's turns
 RECUT = "recut"  # kind of rows with measures of clips that a person cut again; not spans of a cut

@@ -4,8 +4,7 @@
 
 A small OUT with two versions and a decision is made by the real command (fake recogniser, no
 Prefect). One file of each kind, the newest, is then removed, cut to half, changed in one byte, or
-replaced by the one of the version before; on request, it is emptied, a folder instead of a file, a
-link to nothing, or may not be read. `plan` and two runs follow: one with nothing to do, and
+replaced by the one of the version before. `plan` and two runs follow: one with nothing to do, and
 one with a new recording. Both publish as if nothing had happened, or they say what has; `verify`
 tells what no run reads. A line is `SILENT` where nobody said anything, or work was done again
 without a word, and `PLAN` where `plan` foretold other work or another number of clips than the run
@@ -18,14 +17,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -135,8 +133,6 @@ class Bench:
             return None
         version = "/".join(path.parts[:2]) if path.parts[0] == "datasets" else ""
         plan, idle, growth, verify = self._runs(version or "datasets/latest")
-        with suppress(OSError):  # of what was sealed
-            (self.out / path).chmod((self.whole / path).stat().st_mode)
         told = [line for line in (*said(idle), *said(growth)) if line not in self.plain]
         stages = idle.result.get("stages", {}).values()
         return Cell(
@@ -253,36 +249,6 @@ def older(bench: Bench, path: Path) -> bool:
     return True
 
 
-def emptied(bench: Bench, path: Path) -> bool:
-    where = bench.out / path
-    if where.is_dir() or not where.stat().st_size:
-        return False
-    replaced(where, b"")
-    return True
-
-
-def swapped(bench: Bench, path: Path) -> bool:
-    """A folder for a file, a file for a folder."""
-    where = bench.out / path
-    folder = where.is_dir()
-    removed(bench, path)
-    where.write_bytes(b"") if folder else where.mkdir()
-    return True
-
-
-def dangling(bench: Bench, path: Path) -> bool:
-    removed(bench, path)
-    (bench.out / path).symlink_to("nowhere")
-    return True
-
-
-def sealed(bench: Bench, path: Path) -> bool:
-    """Nobody may read it; for root, in `setpriv --bounding-set=-dac_override,-dac_read_search`."""
-    where = bench.out / path
-    where.chmod(0)
-    return not os.access(where, os.R_OK)
-
-
 def replaced(path: Path, data: bytes) -> None:
     """Another file of the same name: links to the old one keep its bytes."""
     path.unlink()
@@ -290,10 +256,8 @@ def replaced(path: Path, data: bytes) -> None:
 
 
 DAMAGES: dict[str, Callable[[Bench, Path], bool]] = {
-    "removed": removed, "cut": cut, "flipped": flipped, "older": older, "emptied": emptied,
-    "swapped": swapped, "dangling": dangling, "sealed": sealed,
+    "removed": removed, "cut": cut, "flipped": flipped, "older": older,
 }  # fmt: skip
-USUAL = ("removed", "cut", "flipped", "older")
 
 
 def headers(locators: Sequence[str]) -> list[asked_apart.Header | None]:
@@ -318,7 +282,7 @@ def opened(home: Path, cluster: dict[str, Any] | None = None) -> Iterator[Bench]
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.lost")
     parser.add_argument("kinds", nargs="*")
-    parser.add_argument("--damage", nargs="+", choices=[*DAMAGES], default=USUAL)
+    parser.add_argument("--damage", nargs="+", choices=[*DAMAGES], default=[*DAMAGES])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     faults = 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,20 +100,6 @@ def test_a_second_run_has_nothing_to_do(
     assert 0 < grown <= len(corpus.STAGES), "a database grows by what a night does, not by all"
 
 
-@pytest.mark.nightly
-def test_status_sees_what_is_new(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
-    before = told(capsys, "status", str(prepared.out))
-    assert all(entry["items_to_compute"] == 0 for entry in before["stages"].values())
-    assert before["stages"]["transcribe"]["items_done"] == 10
-    extra = corpus.add(prepared.source, 11)
-    try:
-        after = told(capsys, "status", str(prepared.out))
-    finally:
-        extra.unlink()
-    assert after["stages"]["shard"] == {"items_done": 11, "items_to_compute": 1}
-    assert after["stages"]["filter"] == {"items_done": 10, "items_to_compute": 1}
-
-
 def test_ledger_adds_up(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
     answer = told(capsys, "ledger", str(prepared.out))
     for key in ("by_stage", "by_dataset", "by_language"):
@@ -151,17 +135,6 @@ def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert "notes.txt  left_aside shard.extension" in capsys.readouterr().out
     listed = max((prepared.out / "runs").glob("*/left_aside.csv"))
     assert listed.read_text().splitlines()[1] == f"in,{prepared.source}/notes.txt,extension,,1"
-
-
-@pytest.mark.nightly
-def test_what_if_ends_without_a_notice_of_duckdb(prepared: Prepared) -> None:
-    """DuckDB's binding told of 27 leaked instances at the end of the process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "uttermill.flows.cli", "what-if", str(prepared.out)],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert "leaked" not in done.stderr
-    assert "hours" in done.stdout
 
 
 def test_what_if_answers_from_measures(

@@ -151,20 +151,6 @@ def test_an_out_without_its_sources_still_answers(
     assert told(capsys, "plan", str(file), code=2)["error"].startswith(why)
 
 
-@pytest.mark.nightly
-def test_what_if_does_not_take_what_is_made_anew_for_new(
-    kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(kept.parent / "out")
-    answer = told(capsys, "what-if", out, "--set", "resample.rate=24000")
-    assert answer["difference"] == {"items": 0, "hours": 0.0}
-    assert answer["then"]["not_yet_transcribed"]["items"] == 0
-    again = told(capsys, "plan", str(kept), "--set", "resample.rate=24000")
-    assert answer["plan"]["stages"] == again["stages"]
-    tight = told(capsys, "what-if", out, "--set", "filter.filters.duration.max=1.1")
-    assert tight["difference"]["items"] == -6
-
-
 def test_a_plan_of_nothing_makes_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

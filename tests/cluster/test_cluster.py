@@ -322,23 +322,6 @@ def test_a_nanny_that_replaces_a_worker_leaves_no_variables_behind(tmp_path: Pat
 
 
 @pytest.mark.cluster
-@pytest.mark.nightly
-def test_workers_are_profiled_for_a_performance_report_only(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    def callbacks(dask_worker: Any) -> list[str]:
-        return list(dask_worker.periodic_callbacks)
-
-    settings = ClusterSettings(workers=1, performance_report=True)
-    with Cluster(settings, tmp_path / "s", engines=NONE) as reported:
-        for asked, of in ((False, cluster), (True, reported)):
-            assert of.submit(abs, -1).result() == 1
-            for names in of.client.run(callbacks).values():
-                assert "heartbeat" in names
-                assert ("profile" in names) is asked
-
-
-@pytest.mark.cluster
 def test_the_scheduler_forgets_calls(lent: Cluster) -> None:
     """Each message holds the settings of the run: a thousand a worker would be gigabytes."""
 
@@ -362,19 +345,6 @@ def test_events_and_records_reach_the_parent(
     lent.submit(say, "words", "hello").result()
     assert soon(lambda: bool(heard) and "a record says hello" in caplog.text)
     assert heard[0][1]["word"] == "hello"
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_workers_that_die_while_their_logs_are_connected_end_nothing(tmp_path: Path) -> None:
-    def killed(client: Any) -> None:
-        for pid in client.run(os.getpid).values():
-            os.kill(pid, signal.SIGKILL)
-
-    with Cluster(ClusterSettings(workers=2), tmp_path, engines=NONE) as dying:
-        dying.when_started(killed)
-        dying.forward_logging()
-        assert dying.submit(abs, -1).result(60) == 1
 
 
 @pytest.mark.cluster

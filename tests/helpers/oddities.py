@@ -1,44 +1,27 @@
-"""Odd and damaged files of every format that can be written here, compared with FFmpeg's own
-decoder.
+"""Odd files that are sound all the same, compared with FFmpeg's own decoder (PyAV, its defaults).
 
-    python -m tests.helpers.oddities [--json] [--cases SUBSTRING] [--every N]
-
-Each format that libsndfile and FFmpeg write is decoded intact, with ten kinds of damage, and with
-oddities: channels, rates, bits, wrong lengths, tags, chained streams, pictures, video. The result
-of `tasks.audio` is compared with a plain FFmpeg decode (PyAV, its defaults) and, for damaged files,
-with the undamaged samples. The verdicts:
+The verdicts:
 
     same            both decode it, to the same samples; lossy ones to the same sound
     ours right      FFmpeg refuses it, complains or differs; ours are the samples that were written
     refused alike   both refuse it, or FFmpeg complains of what we refuse
-    damage seen     the file is damaged, and a fault or an error says so
-    stricter        the file is damaged and refused; FFmpeg gets the undamaged samples out of it
-    unseen          the samples are damaged and nothing can know: no checksum, no complaint
-    missed          the samples are damaged; FFmpeg complains or delivers others, we say nothing
-    WRONG           an undamaged file that is refused, complained of, or decoded to something else
+    WRONG           refused, complained of, or decoded to something else
 """
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
-import random
 import struct
-import tempfile
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
-import soundfile as sf
 from numpy.typing import NDArray
 
-from tests.helpers.sounding import HZ, by_ffmpeg, by_sndfile, sound
+from tests.helpers.sounding import HZ, by_sndfile, sound
 from uttermill.tasks import audio
 from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.recording import Locator
@@ -46,33 +29,13 @@ from uttermill.tasks.recording import Locator
 SECONDS = 1.5
 SAME = 2e-4  # largest difference of two decoders of one codec: an 8-bit or lossy one rounds twice
 
-#: FFmpeg's containers with a codec and a rate; libsndfile's are asked of it.
-CONTAINERS = (
-    ("ogg", "flac", HZ), ("oga", "libvorbis", HZ), ("ogg", "libopus", 48_000),
-    ("wv", "wavpack", HZ), ("tta", "tta", HZ), ("flac", "flac", HZ), ("matroska", "flac", HZ),
-    ("matroska", "libopus", 48_000), ("matroska", "pcm_s16le", HZ), ("webm", "libopus", 48_000),
-    ("ipod", "aac", HZ), ("ipod", "alac", HZ), ("mov", "pcm_s16le", HZ), ("mp4", "aac", 44_100),
-    ("adts", "aac", HZ), ("asf", "wmav2", 32_000), ("ac3", "ac3", 48_000),
-    ("eac3", "eac3", 48_000), ("mpegts", "aac", 48_000), ("mpegts", "mp2", 48_000),
-    ("mp3", "libmp3lame", HZ), ("flv", "aac", 44_100), ("avi", "libmp3lame", 44_100),
-    ("nut", "pcm_s16le", HZ), ("caf", "alac", HZ), ("aiff", "pcm_s24be", HZ),
-    ("au", "pcm_s16be", HZ),
-    ("voc", "pcm_s16le", HZ), ("w64", "pcm_s24le", HZ), ("mp2", "mp2", 48_000),
-)  # fmt: skip
-
-
-#: RAW has no header; of SD2 libsndfile writes a second file into the working folder.
-LEFT_OUT = {"RAW", "SD2"}
-
 
 @dataclass(frozen=True)
 class Case:
     kind: str  # format/codec
-    what: str  # whole, damage or oddity
+    what: str
     data: bytes
-    good: NDArray[np.float32] | None = None  # undamaged samples, where these bytes were damaged
-    second: bool = True  # whether FFmpeg reads this format at all
-    written: NDArray[np.float32] | None = None  # what an undamaged file was made of, at HZ
+    written: NDArray[np.float32] | None = None  # what it was made of, at HZ
 
 
 @dataclass(frozen=True)
@@ -161,8 +124,6 @@ def verdict(case: Case, mine: Heard, theirs: Heard) -> tuple[str, str]:
     """(verdict, what there is to say of it)."""
     told = (*mine.said, *theirs.said, "")[0]
     clean = theirs.samples is not None and not theirs.said
-    if case.good is not None:
-        return _of_damaged(case, mine, theirs, clean), told
     if mine.samples is not None and not mine.said:
         if clean and _alike(mine.samples, theirs.samples, mine.rate, theirs.rate):
             return "same", ""
@@ -176,24 +137,6 @@ def verdict(case: Case, mine: Heard, theirs: Heard) -> tuple[str, str]:
     if mine.samples is None and not clean:
         return "refused alike", told
     return "WRONG", told
-
-
-def _of_damaged(case: Case, mine: Heard, theirs: Heard, clean: bool) -> str:
-    intact = theirs.samples is not None and _alike(theirs.samples, case.good)
-    if mine.samples is None:
-        if clean and intact:
-            return "stricter"
-        return "damage seen" if clean else "refused alike"
-    if mine.said:
-        return "damage seen"
-    if _alike(mine.samples, case.good):
-        return "same" if clean and intact else "ours right"
-    if not case.second:
-        return "unseen"
-    same = theirs.samples is not None and _alike(
-        mine.samples, theirs.samples, mine.rate, theirs.rate
-    )
-    return "unseen" if clean and same else "missed"
 
 
 def _alike(one: Any, other: Any, rate: int = 0, other_rate: int = 0) -> bool:
@@ -224,105 +167,6 @@ def _levels(samples: NDArray[np.float32], rate: int, grid: Any) -> Any:
 
 
 # The files
-
-
-def formats() -> Iterator[tuple[str, Callable[[NDArray[Any]], bytes]]]:
-    """Each format with a function that writes samples [n, channels] as it."""
-    for container in sorted(sf.available_formats()):
-        for subtype in sorted(sf.available_subtypes(container)):
-            if container not in LEFT_OUT:
-                yield f"{container}/{subtype}".lower(), _snd(container, subtype)
-    for container, codec, rate in CONTAINERS:
-        if codec in av.codecs_available:
-            yield f"{container}/{codec} by FFmpeg", _ff(container, codec, rate)
-
-
-def _snd(container: str, subtype: str) -> Callable[[NDArray[Any]], bytes]:
-    rate = 8000 if subtype in ("GSM610", "G721_32", "NMS_ADPCM_16") else HZ
-
-    def write(samples: NDArray[Any]) -> bytes:
-        return by_sndfile(container, subtype, rate, samples)
-
-    return write
-
-
-def _ff(container: str, codec: str, rate: int) -> Callable[[NDArray[Any]], bytes]:
-    def write(samples: NDArray[Any]) -> bytes:
-        length = round(len(samples) * rate / HZ)
-        grid = np.linspace(0, max(len(samples) - 1, 0), length)
-        at = np.arange(len(samples))
-        stretched = np.stack([np.interp(grid, at, column) for column in samples.T], axis=1)
-        return by_ffmpeg(container, codec, rate, stretched.astype(np.float32))
-
-    return write
-
-
-def _damages() -> dict[str, Callable[[bytes, random.Random], bytes]]:
-    def middle(data: bytes, chance: random.Random) -> int:
-        return chance.randrange(len(data) // 4, max(len(data) * 3 // 4, len(data) // 4 + 1))
-
-    def flip(data: bytes, chance: random.Random, times: int = 1) -> bytes:
-        out = bytearray(data)
-        for _ in range(times):
-            out[middle(data, chance)] ^= 1 << chance.randrange(8)
-        return bytes(out)
-
-    def remove(data: bytes, chance: random.Random, count: int) -> bytes:
-        at = middle(data, chance)
-        return data[:at] + data[at + count :]
-
-    def overwrite(data: bytes, chance: random.Random, junk: bytes) -> bytes:
-        at = middle(data, chance)
-        return data[:at] + junk + data[at + len(junk) :]
-
-    def insert(data: bytes, chance: random.Random) -> bytes:
-        at = middle(data, chance)
-        return data[:at] + chance.randbytes(300) + data[at:]
-
-    def swap(data: bytes, chance: random.Random) -> bytes:
-        at = middle(data, chance)
-        return data[:at] + data[at + 512 : at + 1024] + data[at : at + 512] + data[at + 1024 :]
-
-    def head(data: bytes, chance: random.Random) -> bytes:
-        out = bytearray(data)
-        out[chance.randrange(min(64, len(data)))] ^= 1 << chance.randrange(8)
-        return bytes(out)
-
-    return {
-        "one bit flipped": flip,
-        "eight bits flipped": lambda d, c: flip(d, c, 8),
-        "one byte missing": lambda d, c: remove(d, c, 1),
-        "1000 bytes missing": lambda d, c: remove(d, c, 1000),
-        "400 bytes zeroed": lambda d, c: overwrite(d, c, bytes(400)),
-        "400 bytes of noise": lambda d, c: overwrite(d, c, c.randbytes(400)),
-        "300 bytes inserted": insert,
-        "two blocks swapped": swap,
-        "cut off in the middle": lambda d, c: d[: middle(d, c)],
-        "a bit of the header flipped": head,
-    }
-
-
-def whole_and_damaged(folder: Path) -> Iterator[Case]:
-    """Each format as it is; one codec of each container with each damage."""
-    damaged: set[str] = set()
-    for kind, write in formats():
-        try:
-            data = write(sound(HZ, 1, SECONDS))
-        except (sf.SoundFileError, av.FFmpegError, ValueError, OSError):
-            continue  # this build cannot write it
-        yield Case(kind, "whole", data, written=sound(HZ, 1, SECONDS))
-        heard, theirs = ours(data, folder / "case"), ffmpegs(data)
-        second = theirs.samples is not None and heard.samples is not None
-        second = second and _alike(heard.samples, theirs.samples, heard.rate, theirs.rate)
-        container = kind if "FFmpeg" in kind else kind.split("/")[0]
-        if kind.startswith(("ogg/", "flac/", "wav/")):
-            container = kind  # a codec each
-        if container in damaged or heard.samples is None:
-            continue
-        damaged.add(container)
-        for name, damage in _damages().items():
-            chance = random.Random(f"{kind} {name}")
-            yield Case(kind, name, damage(data, chance), heard.samples, second)
 
 
 def oddities() -> Iterator[Case]:
@@ -431,65 +275,6 @@ def film(tracks: int) -> bytes:
     return memory.getvalue()
 
 
-def cases(folder: Path) -> Iterator[Case]:
-    yield from whole_and_damaged(folder)
-    yield from oddities()
-
-
-def swept(chosen: str = "", every: int = 1) -> list[dict[str, str]]:
-    """The verdict on each case."""
-    found = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for number, case in enumerate(cases(folder)):
-            if number % every or chosen not in f"{case.kind}: {case.what}":
-                continue
-            found.append(judged(case, folder))
-    return found
-
-
 def judged(case: Case, folder: Path) -> dict[str, str]:
     said, why = verdict(case, ours(case.data, folder / "case"), ffmpegs(case.data))
     return {"kind": case.kind, "what": case.what, "verdict": said, "why": why}
-
-
-VERDICTS = ("same", "ours right", "refused alike", "damage seen", "stricter", "unseen", "missed",
-            "WRONG")  # fmt: skip
-
-
-def table(found: list[dict[str, str]]) -> str:
-    by_what: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in found:
-        by_what[row["what"]][row["verdict"]] += 1
-    lines = [f"| case | files | {' | '.join(VERDICTS)} |", f"|---|{'---:|' * (len(VERDICTS) + 1)}"]
-    total: Counter[str] = Counter()
-    for what, counts in by_what.items():
-        total += counts
-        cells = " | ".join(str(counts[v] or "") for v in VERDICTS)
-        lines.append(f"| {what} | {counts.total()} | {cells} |")
-    cells = " | ".join(str(total[v]) for v in VERDICTS)
-    lines.append(f"| **all** | {total.total()} | {cells} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--cases", default="")
-    parser.add_argument("--every", type=int, default=1)
-    args = parser.parse_args()
-    began = time.process_time()
-    found = swept(args.cases, args.every)
-    if args.json:
-        counts = Counter(row["verdict"] for row in found)
-        seconds = round(time.process_time() - began, 1)
-        print(json.dumps({"files": len(found), "cpu_seconds": seconds, **counts, "rows": found}))
-        return
-    print(table(found))
-    for row in found:
-        if row["verdict"] in ("WRONG", "missed", "stricter"):
-            print(f"{row['verdict']}: {row['kind']}: {row['what']}: {row['why']}")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,21 +110,6 @@ def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None
     sources = source(tmp_path / "in", texts="none")
     published, _ = corpus.run(corpus.job(tmp_path, sources=sources))
     assert {r["text_source"] for r in utterances(published)} == {"asr"}
-
-
-@pytest.mark.nightly
-def test_plan_tells_of_a_new_version_where_only_a_text_changed(tmp_path: Path) -> None:
-    make(tmp_path / "in")
-    job = corpus.job(tmp_path, sources=source(tmp_path / "in"), filter=AUTO)
-    corpus.run(job)
-    os.utime(tmp_path / "in/anna/plain.txt")
-    assert planning.plan(job, job).stages["package"].compute == 0, "it says the same"
-    (tmp_path / "in/anna/plain.txt").write_text("Said by another person.")
-    package = planning.plan(job, job).stages["package"]
-    published, counts = corpus.run(job)
-    assert published.new
-    assert package.compute == counts["package"][0] > 0
-    assert [*package.because] == ["sources"]
 
 
 @pytest.mark.full

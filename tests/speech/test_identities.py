@@ -20,7 +20,7 @@ from tests.plugins import voiced
 from uttermill.tasks.base.schema import SPEAKERS
 from uttermill.tasks.corpus import identities
 from uttermill.tasks.corpus.identities import VOICES
-from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish.choosing import components, selection
 from uttermill.tasks.publish.choosing.components import speakers_in
 from uttermill.tasks.publish.upkeep import verify
@@ -341,28 +341,6 @@ def test_one_speaker_over_all_recordings_from_night_to_night(tmp_path: Path) -> 
     assert verify.verify(grown.path) == []
 
 
-@pytest.mark.nightly
-def test_the_threshold_is_free(tmp_path: Path) -> None:
-    for number, people in PEOPLE.items():
-        recording(tmp_path / "in", number, people)
-    published, _ = corpus.run(job(tmp_path))
-    heard = (tmp_path / "heard").read_text()
-    strict = job(tmp_path, speakers={"threshold": 0.99})
-    now, then = what_if.kept(job(tmp_path), strict)
-    assert (now["speakers"], then["speakers"]) == (4, 6)
-    assert now["items"] == then["items"] == 6
-    other, stages = corpus.run(strict)
-    assert stages["filter"][0] == stages["transcribe"][0] == 0
-    assert (tmp_path / "heard").read_text() == heard
-    assert len(set(speakers_of(other.path).values())) == 6
-    off, _ = corpus.run(job(tmp_path, speakers={"across_recordings": False}))
-    assert set(speakers_of(off.path).values()) >= {"r00.wav#1", "r00.wav#2"}
-    assert not (off.path / "speakers.parquet").exists()
-    assert (tmp_path / "heard").read_text() == heard
-    back, _ = corpus.run(job(tmp_path))
-    assert speakers_of(back.path) == speakers_of(published.path)
-
-
 @pytest.mark.full
 def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     for number, people in PEOPLE.items():
@@ -388,22 +366,6 @@ def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     assert {row["speaker"] for row in rows(named.path)} == {f"pk{n}" for n in PEOPLE}
     assert pq.read_table(named.path / "speakers.parquet")["recording"].to_pylist() == known
     assert verify.verify(named.path) == []
-
-
-@pytest.mark.nightly
-def test_a_plan_knows_the_most_hours_of_a_speaker(tmp_path: Path) -> None:
-    for number in range(12):
-        recording(tmp_path / "in", number, (number % 5, number % 5))
-    before = None
-    for most in (None, 2.5, 2.5, 3.5, None, 1.5):
-        hours = None if most is None else most / 3600
-        asked = job(tmp_path, package={"max_hours_per_speaker": hours})
-        plan = planning.plan(asked, before)
-        found, counts = corpus.run(asked)
-        assert plan.clips[1] == len(rows(found.path)), most
-        told = {name: (each.compute, each.reuse) for name, each in plan.stages.items()}
-        assert told == counts, most
-        before = asked
 
 
 @pytest.mark.nightly

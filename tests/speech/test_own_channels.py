@@ -14,7 +14,6 @@ import soundfile as sf
 from tests.helpers import corpus
 from tests.plugins import oracle_asr
 from uttermill.tasks.base.schema import CutRow
-from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.insight.report import page
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.verify import verify
@@ -134,21 +133,6 @@ def test_each_turn_is_heard_once(home: Path) -> None:
     assert counts["filter"][0] == counts["resample"][0] == counts["transcribe"][0] == 0
     assert texts(back.path) == texts(published.path)
     assert len(oracle_asr.HEARD) == heard
-
-
-@pytest.mark.nightly
-def test_a_plan_counts_turns_that_nobody_heard(home: Path) -> None:
-    before, asked = job(home, turns_by="window"), job(home)
-    corpus.run(before)
-    plan = planning.plan(asked, before)
-    _, counts = corpus.run(asked)
-    for name in ("filter", "resample"):
-        amount = plan.stages[name]
-        assert (amount.compute, amount.reuse) == counts[name], name
-    assert counts["resample"] == (len(TALK), 1)
-    assert counts["transcribe"][0] == len(TALK)
-    settled = planning.plan(asked, asked)
-    assert not any(amount.compute for amount in settled.stages.values())
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ from tests.helpers.chat_server import ChatServer, serving
 from uttermill.flows import checks, settings
 from uttermill.tasks.audio.encoding import decode_int16
 from uttermill.tasks.base.errors import ConfigError, RunError
-from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify
@@ -122,20 +122,6 @@ def test_a_server_may_be_told_to_allow_the_answers_alone(home: Path, model: Chat
     model.answer = lambda text: (200, '{"answer": "weather"}')
     corpus.run(job(home, model, constrained=True, prompt="Say."))
     assert topics(home) == [None] * 4
-
-
-@pytest.mark.nightly
-def test_allowed_is_taken_again_for_free(home: Path, model: ChatServer) -> None:
-    corpus.run(job(home, model))
-    some = job(home, model, allowed={"topic": ["news"]})
-    foreseen = what_if.kept(some, some)[0]["items"]
-    published, counts = corpus.run(some)
-    assert published.summary["utterances"]["packaged"] == foreseen == 2
-    assert published.summary["reasons"]["transcribe.wrong_llm_label_topic"]["items"] == 2
-    assert counts["transcribe"][0] == 0
-    assert topics(home) == ["news", "news"]
-    corpus.run(job(home, model))
-    assert len(model.asked) == 4
 
 
 @pytest.mark.nightly

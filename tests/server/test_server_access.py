@@ -58,6 +58,7 @@ def own(empty_database: Path) -> Iterator[Own]:
     nobody = {PREFECT_SERVER_API_AUTH_STRING: None, PREFECT_API_AUTH_STRING: None}
     with temporary_settings(nobody), LocalServer() as server:
         yield Own(server.wait_ready().removesuffix("/api"), server.auth, server.pid)
+    assert not psutil.pid_exists(server.pid)
 
 
 def asked(own: Own, **headers: str) -> httpx.Response:

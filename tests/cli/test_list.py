@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import corpus
+from tests.helpers.tiers import nightly
 from tests.plugins import gate
 from uttermill.flows import cli
 
 FORMATS = (
-    "nemo", "wenet", "wenet_raw", "webdataset", "kaldi", "emilia", "metadata_csv",
+    "nemo", "wenet_raw", "wenet", "webdataset", "kaldi", "emilia", "metadata_csv",
     "chat_jsonl", "mds", "litdata", "lance", "lhotse_shar",
 )  # fmt: skip
 
@@ -43,7 +44,7 @@ def paths_in(use: str, lines: list[str]) -> list[Path]:
     return [Path(line.split(" ", 1)[1] if use == "kaldi" else line) for line in lines]
 
 
-@pytest.mark.parametrize("use", FORMATS[:-1])
+@pytest.mark.parametrize("use", [*FORMATS[:8], *map(nightly, FORMATS[8:-1])])
 def test_paths_are_absolute_and_there(
     version: Path, use: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,22 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.storage import versions
 
+PACKAGE = {"formats": ["wenet_raw"]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("recut")
+    corpus.make(home / "in", 6)
+    corpus.run(corpus.job(home, package=PACKAGE))
+    return home
+
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
-    corpus.make(tmp_path / "in", 6)
-    return corpus.job(tmp_path, package={"formats": ["wenet_raw"]})
+def job(made: Path, tmp_path: Path) -> Job:
+    """Of a copy of an OUT with a version."""
+    shutil.copytree(made / "out", tmp_path / "out", symlinks=True)
+    return corpus.job(made, out=tmp_path / "out", package=PACKAGE)
 
 
 def rows(job: Job, table: str) -> dict[str, list[dict[str, Any]]]:
@@ -50,7 +62,6 @@ def published(job: Job) -> Path:
 
 
 def test_a_clip_is_cut_again_alone(job: Job) -> None:
-    corpus.run(job)
     before = rows(job, "utterances.parquet")
     recut(job, "r05", 0.2, 1.05, who="ada", note="a click at the end")
     result, counts = corpus.run(job)
@@ -81,7 +92,6 @@ def test_a_clip_is_cut_again_alone(job: Job) -> None:
 
 @pytest.mark.nightly
 def test_a_clip_is_cut_again_and_again(job: Job) -> None:
-    corpus.run(job)
     recut(job, "r05", 0.2, 1.05)
     corpus.run(job)
     recut(job, "r05", 0.1, 0.9)
@@ -92,7 +102,6 @@ def test_a_clip_is_cut_again_and_again(job: Job) -> None:
 
 
 def test_boundaries_that_come_back_bring_the_clip_back(job: Job) -> None:
-    corpus.run(job)
     [old] = rows(job, "utterances.parquet")["r05"]
     recut(job, "r05", 0.2, 1.05)
     corpus.run(job)
@@ -104,7 +113,6 @@ def test_boundaries_that_come_back_bring_the_clip_back(job: Job) -> None:
 
 
 def test_an_undone_decision_leaves_the_clip(job: Job) -> None:
-    corpus.run(job)
     [old] = rows(job, "utterances.parquet")["r05"]
     recut(job, "r05", 0.2, 1.05)
     undo = decision_log.checked({"id": old["id"], "decision": "undo"}, WHEN)
@@ -112,8 +120,8 @@ def test_an_undone_decision_leaves_the_clip(job: Job) -> None:
     assert not corpus.run(job)[0].new
 
 
-def test_rules_judge_the_new_clip_unless_its_text_was_written(job: Job, tmp_path: Path) -> None:
-    strict = corpus.job(tmp_path, filter=corpus.filters(min=0.7))
+def test_rules_judge_the_new_clip_unless_its_text_was_written(made: Path, tmp_path: Path) -> None:
+    strict = corpus.job(made, out=tmp_path / "out", filter=corpus.filters(min=0.7))
     corpus.run(strict)
     recut(strict, "r05", 0.2, 0.5)
     recut(strict, "r04", 0.2, 0.5, text="the right words")
@@ -127,7 +135,6 @@ def test_rules_judge_the_new_clip_unless_its_text_was_written(job: Job, tmp_path
 
 @pytest.mark.full
 def test_boundaries_beyond_the_recording_end_with_it(job: Job) -> None:
-    corpus.run(job)
     [old] = rows(job, "utterances.parquet")["r05"]
     recut(job, "r05", 0.2, 99.0)
     recut(job, "r04", 50.0, 99.0)
@@ -141,7 +148,6 @@ def test_boundaries_beyond_the_recording_end_with_it(job: Job) -> None:
 
 @pytest.mark.nightly
 def test_lost_checkpoints_are_made_again_with_the_new_boundaries(job: Job) -> None:
-    corpus.run(job)
     recut(job, "r05", 0.2, 1.05)
     corpus.run(job)
     before = corpus.content(published(job))

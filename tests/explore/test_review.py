@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,21 @@ def tmp(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("review")
+    corpus.make(home / "in", 6)
+    corpus.run(strict(home))
+    return home
+
+
+@pytest.fixture
+def job(made: Path, tmp_path: Path) -> Job:
+    """Strict, of a copy of an OUT with a version."""
+    shutil.copytree(made / "out", tmp_path / "out", symlinks=True)
+    return strict(made, out=tmp_path / "out")
+
+
 def strict(tmp: Path, **changes: Any) -> Job:
     """A job that drops r00 (0.4 s) and r01 (0.6 s) as too short."""
     return corpus.job(tmp, filter=corpus.filters(min=0.7), **changes)
@@ -60,9 +76,7 @@ def decide(job: Job, name: str, decision: str, **more: Any) -> None:
     decision_log.append(job.out, [Decision(key, decision, when=WHEN, **more)])
 
 
-def test_keep_drop_and_retext(tmp: Path) -> None:
-    job = strict(tmp)
-    corpus.run(job)
+def test_keep_drop_and_retext(job: Job) -> None:
     assert {n for n, row in ledger(job).items() if row["outcome"] == "dropped"} == {"r00", "r01"}
     decide(job, "r00", "keep", who="ada", note="a short word")
     decide(job, "r03", "drop", who="ada", note="laughter")
@@ -100,12 +114,10 @@ def test_keep_drop_and_retext(tmp: Path) -> None:
 
 
 def test_decisions_damage_nothing_and_are_missed_if_they_are_gone(
-    tmp: Path, caplog: pytest.LogCaptureFixture
+    job: Job, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After each decision a file of facts counted as damaged; a lost file of decisions was
     silent."""
-    job = strict(tmp)
-    corpus.run(job)
     decide(job, "r03", "drop")
     corpus.run(job)
     decide(job, "r03", "undo")
@@ -120,9 +132,7 @@ def test_decisions_damage_nothing_and_are_missed_if_they_are_gone(
 
 
 @pytest.mark.full
-def test_the_last_counts_and_the_earlier_stays(tmp: Path) -> None:
-    job = strict(tmp)
-    corpus.run(job)
+def test_the_last_counts_and_the_earlier_stays(job: Job) -> None:
     decide(job, "r00", "keep")
     decide(job, "r00", "drop")
     decide(job, "r02", "drop")
@@ -185,9 +195,7 @@ def test_corpus_wide_verdicts_spare_what_a_person_keeps(tmp: Path) -> None:
     assert ledger(job)[lost]["outcome"] == "packaged"
 
 
-def test_a_run_goes_by_what_it_began_with(tmp: Path) -> None:
-    job = strict(tmp)
-    corpus.run(job)
+def test_a_run_goes_by_what_it_began_with(job: Job) -> None:
     decide(job, "r00", "keep")
     begun = decision_log.pinned(job)
     decide(job, "r01", "keep")

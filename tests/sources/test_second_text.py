@@ -55,8 +55,7 @@ def asked(home: Path, source: dict[str, Any], **package: Any) -> Job:
     return corpus.job(home, sources=[named], package=package)
 
 
-@pytest.mark.parametrize("kind", [jsonl, table, hf_parquet])
-@pytest.mark.parametrize("labels", [None, ["mood"]])
+@pytest.mark.parametrize(("kind", "labels"), [(jsonl, None), (table, ["mood"]), (hf_parquet, None)])
 def test_it_is_published_with_its_language(tmp_path: Path, kind: Any, labels: Any) -> None:
     corpus.make(tmp_path, 3)
     source = {**kind(tmp_path), "labels": labels}

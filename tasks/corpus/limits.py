@@ -8,6 +8,7 @@ prints it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -61,6 +62,7 @@ KNOWN = pa.schema(
         "later": pa.list_(pa.string()),
     }
 )
+CHOOSING = ("dataset", "speaker", "stated", "labels", "later")  # for `clip_choice.chosen`
 OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
 #: The columns of a table of outcomes that are no values which rules compare.
 TOLD = (*FIXED.names, *OUTCOME_COLUMNS[:3])
@@ -207,6 +209,16 @@ def query(job: Job) -> str:
     return f"SELECT {columns}\nFROM (\n    SELECT CASE\n{cases}\n    END AS o\n    FROM facts\n)"
 
 
+def asked(job: Job) -> list[str]:
+    """The columns of `schema_of` that `query` and the choice by `package.only` read, perhaps some
+    more."""
+    sql = query(job)
+    words = {*re.findall(r"\w+", sql)}
+    if clip_choice.restricts(job.package):
+        words |= {*CHOOSING}
+    return [n for n in schema_of(job).names if n in words or identifier(n) in sql]
+
+
 def _outcome(values: str) -> str:
     """SQL: a struct of OUTCOME_COLUMNS from six values, separated by commas."""
     kinds = ", ".join(
@@ -295,9 +307,8 @@ def asking(job: Job) -> Iterator[Callable[[pa.Table], pa.Table]]:
 
         def outcomes(facts: pa.Table) -> pa.Table:
             if clip_choice.restricts(job.package):
-                asked = facts.select(["dataset", "speaker", "stated", "labels", "later"])
-                asked = asked.rename_columns({"stated": "language"})
-                chosen = clip_choice.chosen(job.package, asked)
+                known = facts.select(CHOOSING).rename_columns({"stated": "language"})
+                chosen = clip_choice.chosen(job.package, known)
                 facts = facts.append_column("chosen", pa.array(chosen))
             database.register("facts", facts)
             try:

@@ -70,9 +70,10 @@ class Foreseen:
         """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with
         the outcomes by corpus-wide rules, which may reject pending utterances, too."""
         for batch, outcomes in zip(self.batches, self.choice.rejected, strict=True):
-            table = batch.utterances([*dict.fromkeys((*columns, "id", "outcome"))])
-            stays = pc.equal(table["outcome"], PENDING)
+            needed = columns if outcomes is None else dict.fromkeys((*columns, "id", "outcome"))
+            table = batch.utterances([*needed])
             if outcomes is not None:
+                stays = pc.equal(table["outcome"], PENDING)
                 late = pc.and_(stays, pc.is_in(table["id"], outcomes["id"]))
                 packaged = pc.if_else(late, "packaged", table["outcome"])
                 table = tables.replaced(table, "outcome", packaged)

@@ -90,7 +90,8 @@ def gather(
         totals = facts.every.totals
         safeguards.check(job, facts, len(chosen.clips.row), newest, chosen.parted)
         described = versions.described(newest) if newest else None
-        shards = laid_out(job, chosen, newest, described)
+        before = published_before(job, chosen, newest) if newest else None
+        shards = laid_out(job, chosen, before, described)
         previous = None
         if newest and described:
             previous = utterances.previous_rows(job, newest, described, lost)
@@ -150,19 +151,21 @@ def _balance(readers: int, loads: dict[str, list[float]]) -> Balance:
     }
 
 
+def published_before(job: Job, chosen: Choice, newest: Path) -> layout.Before:
+    """The newest version's output shards, and the places of its clips in the next one."""
+    then, now = layout.load_published(newest, job.package.seed), chosen.clips
+    places = sorted_keys.places_of(then.high, then.low, now.high, now.low)
+    return layout.Before(then.shards, places)
+
+
 def laid_out(
-    job: Job, chosen: Choice, newest: Path | None, described: DatasetJson | None
+    job: Job, chosen: Choice, before: layout.Before | None, described: DatasetJson | None
 ) -> list[layout.ShardClips]:
-    """The output shards, which continue those of the newest version."""
+    """The output shards, which continue those of the newest version (`described`)."""
     now = chosen.clips
     clips = layout.LayoutClips(now.high, now.seconds, now.split, chosen.names)
     generation = versions.next_number(job.out)  # versions of another layout count, too
-    if newest is None or described is None:
-        return layout.lay_out_clips(clips, job.package, generation)
-    then = layout.load_published(newest, job.package.seed)
-    places = sorted_keys.places_of(then.high, then.low, now.high, now.low)
-    before = layout.Before(then.shards, places)
-    settings = described["settings"]["package"]
+    settings = described["settings"]["package"] if described else None
     return layout.lay_out_clips(clips, job.package, generation, before, settings)
 
 

@@ -170,6 +170,10 @@ class Local:
                 status = entry.stat(follow_symlinks=False)
                 yield name, own_guard(status) if stat.S_ISREG(status.st_mode) else ""
 
+    def guard(self, path: Path) -> str:
+        """The guard of a file; empty if this place does not tell it without a request."""
+        return own_guard(_regular(path))
+
     def temporaries(self, folder: Path) -> Iterator[Path]:
         """Temporary files that dead runs left below a folder."""
         if folder.is_symlink():  # the files there may be anybody's

@@ -153,6 +153,9 @@ class Objects:
         for name, entry in under(*files_in(folder)).items():
             yield name, entry.guard
 
+    def guard(self, path: Path) -> str:
+        return ""
+
     def temporaries(self, folder: Path) -> Iterator[Path]:
         return iter(())
 

@@ -3,7 +3,7 @@ next version, as far as it is known, is laid out and compared with the newest on
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,11 +16,11 @@ from ...accounting.ledger import PENDING
 from ...base.arrays import Bools, UInt64s
 from ...base.schema import UTTERANCES_FILE
 from ...publish import foreseen, package, published_columns
-from ...publish.output_shards import format_shards, layout
+from ...publish.output_shards import format_shards
 from ...publish.output_shards.format_shards import PreviousVersion
 from ...settings.job import Job
 from ...shard_store import decision_log, recipe
-from ...storage import queries, sorted_keys, tables, versions
+from ...storage import queries, tables, versions
 from ...storage.versions import Proved
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
         if newest is None:
             count = int(stays.sum())
             return Rewriting(0, count, count, float(clips.seconds[stays].sum()), *coming)
-        then = layout.load_published(newest, job.package.seed)
-        places = sorted_keys.places_of(then.high, then.low, clips.high, clips.low)
+        before = package.published_before(job, version.choice, newest)
+        places = before.now
         former = np.full(len(stays), -1)  # the row of each clip in the newest version
         former[places[places >= 0]] = np.flatnonzero(places >= 0)
         published = _of(newest, columns, describing, database)
@@ -80,13 +80,13 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     differing = was & clip_facts.decided & clip_facts.stated & (clip_facts.described != described)
     written = np.zeros(len(stays), bool)
     described_then = versions.described(newest)
-    shards = package.laid_out(job, version.choice, newest, described_then) if len(stays) else ()
+    shards = package.laid_out(job, version.choice, before, described_then) if len(stays) else ()
     for shard in shards:
         whole = shard.before is not None and shard.whole and bool(same[shard.rows].all())
         written[shard.rows] = all_differ or not whole
     written &= stays
     seconds = float(clips.seconds[written].sum())
-    counts = len(then.high), int(stays.sum()), int(written.sum()), seconds
+    counts = len(places), int(stays.sum()), int(written.sum()), seconds
     return Rewriting(*counts, *coming, int(differing.sum()))
 
 
@@ -127,7 +127,7 @@ def _known(
         stated = pc.or_(pc.is_in(rows["recording"], names), pc.is_in(rows["id"], reviewed))
         flags = (waiting, pc.invert(pending), stated)
         waits, decided, differs = (np.asarray(flag, bool) for flag in flags)
-        hashed = (_hashes(database, rows, names) for names in (columns, describing))
+        hashed = _hashes(database, rows, columns, describing)
         parts.append(_Known(waits, decided, differs, *hashed))
     return _Known(*map(np.concatenate, zip(*parts, strict=True)))
 
@@ -141,15 +141,20 @@ def _of(
     wanted = [name for name in dict.fromkeys(("id", *columns, *describing)) if name in published]
     parts = [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
     for rows in tables.row_groups(place, wanted, Proved(newest)):
-        hashed = [_hashes(database, rows, names) for names in (columns, describing)]
-        parts.append((hashed[0], hashed[1]))
+        content, described = _hashes(database, rows, columns, describing)
+        parts.append((content, described))
     content, described = map(np.concatenate, zip(*parts, strict=True))
     return content, described
 
 
-def _hashes(database: DuckDBPyConnection, rows: pa.Table, columns: Sequence[str]) -> UInt64s:
-    """A hash of some columns of each row of a table; columns that it lacks count as null."""
-    names = (queries.identifier(n) if n in rows.column_names else "NULL" for n in columns)
-    sql = f"SELECT hash({', '.join(['0', *names])}) AS hash FROM given"
-    values: UInt64s = queries.joined(database, rows, sql)["hash"].to_numpy()
-    return values
+def _hashes(
+    database: DuckDBPyConnection, rows: pa.Table, *several: Sequence[str]
+) -> Iterator[UInt64s]:
+    """For each list of columns, a hash of them of each row; columns that the table lacks count as
+    null."""
+    hashed = list[str]()
+    for columns in several:
+        names = (queries.identifier(n) if n in rows.column_names else "NULL" for n in columns)
+        hashed.append(f"hash({', '.join(['0', *names])})")
+    table = queries.joined(database, rows, f"SELECT {', '.join(hashed)} FROM given")
+    return (column.to_numpy() for column in table.columns)

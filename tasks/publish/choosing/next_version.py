@@ -26,7 +26,7 @@ from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
-from ...storage import long_columns, sorted_keys, tables, versions
+from ...storage import long_columns, tables, versions
 from .. import speakers
 from ..outcomes.shard_batches import LIMITS, ShardBatch
 from ..speakers import Speakers
@@ -201,10 +201,10 @@ def _clips(
         np.full(count, -1, np.int32),
         split.copy(),
     )
-    columns = ("id", "dataset", "speaker", "num_samples", "sample_rate")
+    named = ("dataset", "speaker") if linked is not None else ()
     for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
-        rows, span = batch.table("rows.arrow", columns), slice(begin, end)
-        keys = sorted_keys.hashes(rows["id"].to_pylist(), f"{job.package.seed}:")
+        keys, rows = batch.keys(job.package.seed, "num_samples", "sample_rate", *named)
+        span = slice(begin, end)
         clips.high[span], clips.low[span] = keys.T
         clips.seconds[span] = rows["num_samples"].to_numpy() / rows["sample_rate"].to_numpy()
         if linked is not None:

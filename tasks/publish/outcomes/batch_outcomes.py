@@ -42,7 +42,7 @@ LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa
 MARGIN = 1.001  # of an extent, so that rounding does not matter
 UNCUT = Outcome(ledger.PENDING, "filter", ledger.PENDING)  # of a recording without cuts
 #: Batches that one query decides: to prepare it takes DuckDB ten times as long as to run it on one.
-ASKED_TOGETHER = 20
+ASKED_TOGETHER = 50
 
 
 class ShardFacts(NamedTuple):
@@ -132,11 +132,14 @@ def collect(
         if not strict:
             unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+    keys = shard_batches.keys_of(rows["id"], job.package.seed)
+    for name, half in zip(("high", "low"), keys.T, strict=True):
+        rows = rows.append_column(name, pa.array(half))
     data = {
         "rows.arrow": arrow_bytes(rows),
         LIMITS: tables.parquet(
             pa.concat_tables([part.limits for part in parts]),
-            compression="zstd",
+            compression="lz4",
             write_statistics=False,
         ),
         SPANS: arrow_bytes(_numbered(parts, [part.ledger for part in parts])),
@@ -157,6 +160,7 @@ def collect(
         guards=[job.filter.max_hours, job.filter.max_expansion],
         extent=list(map(max, zip(*bounded, strict=True))) if len(bounded) == len(extents) else None,
         people=shard_batches.said(job, rows["id"]),
+        seed=job.package.seed,
     )
     storage.remove(batch.home / "facts.json")  # files of other limits may be there
     for name, content in data.items():
@@ -207,7 +211,7 @@ def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int
     """For each shard that lacks nothing under the job's limits: the items of each stage. `batches`:
     with facts that count for the job. Companions of kept clips are not counted as items."""
     items: dict[str, dict[str, int]] = {}
-    for batch, facts, outcomes in _outcomes(job, batches, (CorruptManifest,)):
+    for batch, facts, outcomes in _outcomes(job, batches, ["converted"], (CorruptManifest,)):
         again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
         cut_only = pc.equal(outcomes["stage"], "filter")
         heard = pc.invert(shard_batches.unheard(outcomes))
@@ -222,16 +226,20 @@ def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int
 
 
 def _outcomes(
-    job: Job, batches: Sequence[ShardBatch], left_out: tuple[type[CorruptManifest], ...] = ()
+    job: Job,
+    batches: Sequence[ShardBatch],
+    more: Sequence[str] = (),
+    left_out: tuple[type[CorruptManifest], ...] = (),
 ) -> Iterator[tuple[ShardBatch, pa.Table, pa.Table]]:
-    """Each batch, what limits may ask of its utterances, and their outcomes. A damaged batch raises
-    CorruptManifest, unless such are `left_out`."""
+    """Each batch, what the job's limits ask of its utterances, with `more` columns, and their
+    outcomes. A damaged batch raises CorruptManifest, unless such are `left_out`."""
+    columns = [*dict.fromkeys((*limits.asked(job), *more))]
     with limits.asking(job) as ask:
         for low in range(0, len(batches), ASKED_TOGETHER):
             facts = list[tuple[ShardBatch, pa.Table]]()
             for batch in batches[low : low + ASKED_TOGETHER]:
                 with suppress(*left_out):
-                    facts.append((batch, batch.table(LIMITS)))
+                    facts.append((batch, batch.table(LIMITS, columns)))
             if not facts:
                 continue
             outcomes, first = ask(pa.concat_tables(table for _, table in facts)), 0

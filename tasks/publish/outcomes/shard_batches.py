@@ -20,11 +20,13 @@ import hashlib
 import io
 import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
@@ -32,6 +34,7 @@ from pydantic import BaseModel
 from ... import storage
 from ...accounting import ledger
 from ...accounting.ledger import PENDING
+from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest
 from ...base.schema import LedgerRow
 from ...corpus import limits, rejections
@@ -40,7 +43,7 @@ from ...settings.job import Job
 from ...shard_store import blobs, clip_choice, decision_log
 from ...shard_store.recipe import digest
 from ...shard_store.stored_shard import tells_datasets_apart
-from ...storage import long_columns, tables
+from ...storage import long_columns, sorted_keys, tables
 
 AT_ONCE = 8  # shards in a batch
 AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
@@ -51,6 +54,8 @@ KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Stages whose outcome an utterance has before a recogniser hears it.
 UNHEARD = ("filter", "resample", "enhance")
 WAITING = pa.array(["packaged", PENDING])  # outcomes of utterances that may be packaged
+#: Guard and hash of each file whose bytes this process has compared.
+_compared: dict[Path, tuple[str, str | None]] = {}
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
@@ -66,6 +71,7 @@ class BatchFacts(BaseModel):
     guards: list[float]  # the job's `max_hours` and `max_expansion`
     extent: list[float] | None  # the most hours and expansion of a recording; null: beyond a guard
     people: list[str]  # `said`
+    seed: int  # of the columns `high` and `low` of `rows.arrow`
 
 
 def passing_rules(job: Job) -> str:
@@ -89,6 +95,11 @@ def said(job: Job, ids: pa.ChunkedArray) -> list[str]:
     heads = {recording_ids.head(name) for name in ids.to_pylist()}
     some = {name: one for name, one in people.items() if recording_ids.head(name) in heads}
     return [decision_log.identity(people), decision_log.identity(some)]
+
+
+def keys_of(ids: pa.ChunkedArray, seed: int) -> UInt64s:
+    """What orders the clips of a version; uint64 [ids, 2]."""
+    return sorted_keys.hashes(ids.to_pylist(), f"{seed}:")
 
 
 def stopped(table: pa.Table) -> pa.Table:
@@ -138,23 +149,33 @@ class ShardBatch:
         except CorruptManifest:
             return False
 
-    def data(self, name: str) -> bytes:
-        """The bytes of a file; raises CorruptManifest if it is missing or has changed."""
+    @contextmanager
+    def opened(self, name: str) -> Iterator[pa.NativeFile]:
+        """A file; raises CorruptManifest if it is missing or has changed. This process compares its
+        bytes once, as long as it keeps its guard."""
+        place, store = self.home / name, storage.store_of(self.home)
         try:
-            data = storage.read(self.home / name)
+            state = store.guard(place), self.facts.files.get(name)
+            if not state[0] or _compared.get(place) != state:
+                data = store.read(place)
+                if hashlib.sha256(data).hexdigest()[:16] != state[1]:
+                    raise self._damaged(name)
+                _compared[place] = state
+                yield pa.BufferReader(data)
+                return
+            with store.arrow(place) as file:
+                yield file
         except FileNotFoundError as error:
             raise self._damaged(name) from error
-        if hashlib.sha256(data).hexdigest()[:16] != self.facts.files.get(name):
-            raise self._damaged(name)
-        return data
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table, or only these columns of it, in the file's order. Of a decided batch, `rows` has
         only the utterances that may be packaged, and `heard` says which are `kept`.
         Raises CorruptManifest as `data`, and if the table places PCM outside the blobs."""
-        if name == LIMITS:
-            return tables.from_parquet(self.data(name), columns)
-        table = _table(self.data(name), None if columns is None else [*columns, AT])
+        with self.opened(name) as file:
+            if name == LIMITS:
+                return tables.from_parquet(file, columns)
+            table = _table(file, None if columns is None else [*columns, AT])
         if not blobs.sound_places(table):
             raise self._damaged(name)
         if self.decided is None or name not in ("rows.arrow", "heard.arrow"):
@@ -169,10 +190,19 @@ class ShardBatch:
             return table.drop_columns([AT]).filter(pc.invert(unheard(decided)))
         return table.filter(pc.is_in(decided["outcome"], WAITING))
 
+    def keys(self, seed: int, *columns: str) -> tuple[UInt64s, pa.Table]:
+        """`keys_of` the rows of `table("rows.arrow")`, and these columns of them."""
+        if self.facts.seed != seed:
+            rows = self.table("rows.arrow", ("id", *columns))
+            return keys_of(rows["id"], seed), rows
+        rows = self.table("rows.arrow", ("high", "low", *columns))
+        return np.stack([rows["high"].to_numpy(), rows["low"].to_numpy()], axis=1), rows
+
     def outcomes(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The outcomes (`limits.OUTCOME_COLUMNS`) of all utterances of a decided batch."""
         assert self.decided is not None
-        return _table(storage.read(self.decided), columns)
+        with tables.arrow(self.decided) as file:
+            return _table(file, columns)
 
     def utterances(self, columns: Sequence[str]) -> pa.Table:
         decided = [name for name in columns if name in limits.OUTCOME_COLUMNS[:3]]
@@ -189,22 +219,25 @@ class ShardBatch:
 
     def is_sound(self) -> bool:
         try:
-            return all(bool(self.data(name)) for name in self.facts.files)
+            for name in self.facts.files:
+                with self.opened(name):
+                    pass
         except CorruptManifest:
             return False
+        return True
 
     def _damaged(self, name: str) -> CorruptManifest:
         """Names facts.json as the damaged file: removing that gathers the facts again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
 
 
-def _table(data: bytes, columns: Sequence[str] | None) -> pa.Table:
-    buffer = pa.py_buffer(data)
-    names = pa.ipc.open_file(buffer).schema.names
-    wanted = set(names if columns is None else columns)
-    fields = [index for index, column in enumerate(names) if column in wanted]
-    some = pa.ipc.IpcReadOptions(included_fields=fields)
-    return pa.ipc.open_file(buffer, options=some).read_all()
+def _table(file: pa.NativeFile, columns: Sequence[str] | None) -> pa.Table:
+    whole = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
+    if columns is None:
+        return whole.read_all()
+    fields = [index for index, column in enumerate(whole.schema.names) if column in columns]
+    some = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+    return pa.ipc.open_file(file, options=some).read_all()
 
 
 def home(out: Path) -> Path:

@@ -90,7 +90,7 @@ def write(
 
     derived = format_shards.all_derived(job, published, read)
     placed = pa.schema([*schema, (PLACE, pa.int32())])
-    rows = _placed(batches, place_of_row)
+    rows = _placed(batches, place_of_row, schema.names)
     limits = job.package.memory, job.scratch
     with (
         queries.ordered(rows, len(clips), placed, [PLACE], *limits) as ordered,
@@ -107,14 +107,16 @@ def write(
             first += len(rows)
 
 
-def _placed(batches: Sequence[ShardBatch], place_of_row: np.ndarray) -> Iterator[pa.Table]:
+def _placed(
+    batches: Sequence[ShardBatch], place_of_row: np.ndarray, columns: Sequence[str]
+) -> Iterator[pa.Table]:
     """The rows of the version's clips with their PLACE, batch by batch."""
     begins = next_version.first_rows(batches)
     for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
         place = place_of_row[begin:end]
         packaged = place >= 0
         if packaged.any():
-            rows = batch.table("rows.arrow").filter(pa.array(packaged))
+            rows = batch.table("rows.arrow", columns).filter(pa.array(packaged))
             yield rows.append_column(PLACE, pa.array(place[packaged]))
 
 

@@ -15,7 +15,6 @@ from itertools import chain
 
 import pyarrow as pa
 
-from ..base.schema import AnyRow
 from ..plugins import rules
 from ..plugins.rules import Allowed, Limit, Rule, Within
 from ..settings.job import Job
@@ -106,60 +105,58 @@ def facts_of(
     transcribed: Sequence[bool],
 ) -> pa.Table:
     """A row (`schema_of`) for each utterance of a `FactView`; for the others see KNOWN."""
-    schema = schema_of(job)
-    end = len(schema) - len(KNOWN)  # index of the first column of KNOWN
-    stored = zip(utterances, damage, converted, transcribed, strict=True)
-    rows = [_fixed_and_known(job, *one) for one in stored]
+    outcomes = [u.outcome for u in utterances]
+    people = [u.cut.person for u in utterances]
+    asked = [clip_choice.of_clip(job, u.cut) for u in utterances]
+    rows = [u.heard.transcript for u in utterances]
+    heard = [row is not None and not row["error_code"] for row in rows]
+    columns: dict[str, Sequence[object]] = {
+        "id": [u.cut.id for u in utterances],
+        "dataset": [u.cut.recording["dataset"] for u in utterances],
+        "recording": [u.cut.recording["recording"] for u in utterances],
+        "language": [
+            row["language"] if row is not None and is_heard else u.cut.language
+            for u, row, is_heard in zip(utterances, rows, heard, strict=True)
+        ],
+        "seconds": [u.cut.seconds for u in utterances],
+        "heard": heard,
+        SPARED: [u.cut.spared for u in utterances],
+        "step": [*map(_step, utterances)],
+        "known": [one.outcome for one in outcomes],
+        "known_stage": [one.stage for one in outcomes],
+        "known_reason": [one.reason for one in outcomes],
+        "known_value": [one.value for one in outcomes],
+        "known_threshold": [one.threshold for one in outcomes],
+        "known_detail": [one.detail for one in outcomes],
+        "damage": [words or None for words in damage],
+        "decided": [u.cut.decided if u.cut.moved else None for u in utterances],
+        "dropped_by": [one.words if one and one.decision == "drop" else None for one in people],
+        "converted": converted,
+        "transcribed": transcribed,
+        "speaker": [one.speaker for one in asked],
+        "stated": [one.language for one in asked],
+        "labels": [[*one.labels.items()] for one in asked],
+        "later": [one.later for one in asked],
+    }
     values = [(u.texts, u.heard.measures) for u in utterances]
-    arrays = []
+    arrays, schema = [], schema_of(job)
     for number, field in enumerate(schema):
         n = field.name
-        if MEASURES_FROM <= number < end:
+        if MEASURES_FROM <= number < len(schema) - len(KNOWN):
             column = [texts[n] if n in texts else measures.get(n) for texts, measures in values]
+            arrays.append(pa.array(column, field.type))
         else:
-            column = [row[n] for row in rows]
-        arrays.append(pa.array(column, field.type))
+            arrays.append(pa.array(columns[n], field.type))
     return pa.table(arrays, schema=schema)
 
 
-def _fixed_and_known(
-    job: Job, u: FinalUtterance, damage: str, converted: int, transcribed: bool
-) -> AnyRow:
-    row, outcome, person = u.heard.transcript, u.outcome, u.cut.person
-    heard = row is not None and not row["error_code"]
-    asked = clip_choice.of_clip(job, u.cut)
-    step: int | None = AFTER_FILTERS
-    if outcome.outcome == "packaged":
-        step = None
-    elif outcome.stage == "filter" and outcome.outcome != "pending":
-        step = BEFORE_FILTERS
-    elif u.texts:
-        step = AFTER_TEXTS
-    return {
-        "id": u.cut.id,
-        "dataset": u.cut.recording["dataset"],
-        "recording": u.cut.recording["recording"],
-        "language": row["language"] if heard and row else u.cut.language,
-        "seconds": u.cut.seconds,
-        "heard": heard,
-        SPARED: u.cut.spared,
-        "step": step,
-        "known": outcome.outcome,
-        "known_stage": outcome.stage,
-        "known_reason": outcome.reason,
-        "known_value": outcome.value,
-        "known_threshold": outcome.threshold,
-        "known_detail": outcome.detail,
-        "damage": damage or None,
-        "decided": u.cut.decided if u.cut.moved else None,
-        "dropped_by": person.words if person is not None and person.decision == "drop" else None,
-        "converted": converted,
-        "transcribed": transcribed,
-        "speaker": asked.speaker,
-        "stated": asked.language,
-        "labels": [*asked.labels.items()],
-        "later": asked.later,
-    }
+def _step(u: FinalUtterance) -> int | None:
+    """When what is known of an utterance counts (KNOWN)."""
+    if u.outcome.outcome == "packaged":
+        return None
+    if u.outcome.stage == "filter" and u.outcome.outcome != "pending":
+        return BEFORE_FILTERS
+    return AFTER_TEXTS if u.texts else AFTER_FILTERS
 
 
 def rules_by_stage(job: Job) -> dict[str, tuple[Rule, ...]]:

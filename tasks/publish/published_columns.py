@@ -358,7 +358,7 @@ def _published(job: Job, u: FinalUtterance, hides: bool) -> hidden.Texts:
         by_source = source == "reference"
         words: Any = _reference_words(job, u).get("reference_words") if by_source else clip.words
         text = text_marks.marked(job, u, text or "", words or (), by_source)
-    return replace(clip, text=text)
+    return clip if text is clip.text else replace(clip, text=text)
 
 
 def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:

@@ -171,8 +171,12 @@ class ShardView(StoredShard):
         holds_turns = plugins.SEGMENTERS.load(self.job.filter.segmenter.use).HOLDS_TURNS
         return (segments_of(recording) or ()) if holds_turns else None
 
+    @cached_property
+    def _hears_channels(self) -> bool:
+        return own_channels.asked(self.job)
+
     def own_turns(self, cut: CutUtterance) -> list[OwnTurn]:
-        if not own_channels.asked(self.job):  # most jobs
+        if not self._hears_channels:  # most jobs
             return []
         speech = self.turned(cut.recording)[1] or ()
 
@@ -297,6 +301,10 @@ class ShardView(StoredShard):
         return TextValues(self.job)
 
     @cached_property
+    def _mutes(self) -> bool:
+        return hidden.mutes(self.job)
+
+    @cached_property
     def _asking(self) -> tuple[model_answers.Asking, ...]:
         return model_answers.asking(self.job.transcribe)
 
@@ -377,7 +385,7 @@ class ShardView(StoredShard):
 
         turns = self.channel_turns(utterance) if kept else ()
         muted = None
-        if hidden.mutes(self.job):
+        if self._mutes:
             of_turns = own_channels.heard(turns, cut.start, cut.rate)
             dropped = outcome.outcome == "dropped"
             muted = hidden.silence(self.job, utterance, texts, dropped, of_turns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...scoring import MARKS, UNSPACED, said
@@ -60,6 +60,7 @@ class ScoredTranscript:
         return words(said(self.text, self.language))
 
 
+@lru_cache(maxsize=16)  # several columns ask for those of one text
 def words(text: str) -> list[str]:
     """Words without case and punctuation; of scripts without spaces, characters.
 

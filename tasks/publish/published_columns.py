@@ -1,8 +1,9 @@
 """The columns of `utterances.parquet`: what each one's values come from, and which settings add it.
 
 `base.schema.rows` declares names, types, units and meanings: `UtteranceRow` the columns that every
-version has, `AddedRow` those that settings add. So a new column is a line there and an entry of
-VALUES here, and of ADDED_BY if settings add it. Measures and annotations come from plug-ins.
+version has, `AddedRow` those that settings add. So a new column is a line there and an entry here:
+of `of_cuts`, `of_pcm` or `of_texts`, or, if settings add it, of VALUES and of ADDED_BY. Measures
+and annotations come from plug-ins.
 
 The metadata of an annotation's column are `annotation` (its kind), `rate` (of an array), and
 `published` if formats hold the column, too.
@@ -27,7 +28,6 @@ from ..base.schema import (
     REFERENCE_WORDS,
     UTTERANCES,
     AnyRow,
-    RecordingRow,
     TranscriptRow,
 )
 from ..corpus import identities
@@ -138,20 +138,27 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
 def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
     """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
     columns by which clips are chosen."""
-    clips, job = _Clips(view, utterances), view.job
-    texts = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
-    values = {name: _of_transcript(name) for name in HEARD}
-    values |= {name: _of_text(name) for name in texts} | VALUES
-    if job.transcribe.reference_words:
-        values |= REFERENCE_VALUES
-    values |= _of_annotations(job)
-    schema = row_schema(job)
-    columns = [(values.get(field.name) or _of_measure(field.name))(clips) for field in schema]
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
+    clips, job = Clips(view, utterances), view.job
+    texts = {*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts)}
+    given = of_cuts(clips) | of_pcm(clips) | of_texts(clips)
+    added = VALUES | (REFERENCE_VALUES if job.transcribe.reference_words else {})
+    added |= _of_annotations(job)
+    schema, arrays = row_schema(job), []
+    for field in schema:
+        name = field.name
+        if name in added or name in given:
+            column = added[name](clips) if name in added else given[name]
+        elif name in texts:
+            column = [row.get(name) for row in clips.values]
+        elif name in HEARD:
+            column = [row.get(name) for row in clips.heard]
+        else:
+            column = [u.heard.measures.get(name) if u else None for u in clips.packaged]
+        arrays.append(pa.array(column, field.type))
     return pa.table(arrays, schema=schema)
 
 
-class _Clips:
+class Clips:
     """What columns are made from: an entry for each utterance, None or empty if it is pending."""
 
     def __init__(self, view: ShardView, every: Sequence[FinalUtterance]) -> None:
@@ -161,6 +168,16 @@ class _Clips:
     @cached_property
     def audio(self) -> list[AnyRow | None]:
         return [u.heard.packed if u else None for u in self.packaged]
+
+    @cached_property
+    def values(self) -> list[AnyRow]:
+        """What rules on text ask."""
+        return [u.texts if u else {} for u in self.packaged]
+
+    @cached_property
+    def heard(self) -> list[Mapping[str, Any]]:
+        """Transcripts."""
+        return [_heard(u) if u else {} for u in self.packaged]
 
     @cached_property
     def texts(self) -> list[hidden.Texts]:
@@ -180,45 +197,15 @@ class _Clips:
         return [_muted(self.job, shard, u) if u.muted else {} for u in self.every]
 
 
-_ColumnValues = Callable[[_Clips], Sequence[object]]
-
-
-def _of_every(value: Callable[[FinalUtterance], object]) -> _ColumnValues:
-    return lambda clips: [value(u) for u in clips.every]
+_ColumnValues = Callable[[Clips], Sequence[object]]
 
 
 def _of_packaged(value: Callable[[FinalUtterance], object]) -> _ColumnValues:
     return lambda clips: [value(u) if u else None for u in clips.packaged]
 
 
-def _of_recording(value: Callable[[RecordingRow], object]) -> _ColumnValues:
-    return _of_every(lambda u: value(u.cut.recording))
-
-
 def _of_text(name: str) -> _ColumnValues:
-    return _of_packaged(lambda u: u.texts.get(name))
-
-
-def _of_transcript(name: str) -> _ColumnValues:
-    return _of_packaged(lambda u: _heard(u).get(name))
-
-
-def _of_measure(name: str) -> _ColumnValues:
-    return _of_packaged(lambda u: u.heard.measures.get(name))
-
-
-def _of_published(value: Callable[[hidden.Texts], object]) -> _ColumnValues:
-    return lambda clips: [value(texts) for texts in clips.texts]
-
-
-def _of_audio(name: str, pending: Callable[[CutUtterance], object]) -> _ColumnValues:
-    """A value of the PCM; `pending`: that of an utterance whose PCM is not made yet."""
-
-    def values(clips: _Clips) -> list[object]:
-        pairs = zip(clips.every, clips.audio, strict=True)
-        return [pending(u.cut) if pcm is None else pcm[name] for u, pcm in pairs]
-
-    return values
+    return lambda clips: [row.get(name) for row in clips.values]
 
 
 def _of_beside(name: str) -> _ColumnValues:
@@ -230,15 +217,55 @@ def _of_side(number: int, name: str) -> _ColumnValues:
     return _of_packaged(lambda u: u.heard.sides[number].get(name) if u.heard.sides else None)
 
 
-def _unless_muted(name: str, values: _ColumnValues) -> _ColumnValues:
-    """The values, but what `_Clips.muted` says of clips with muted words."""
-    return lambda clips: [
-        muted.get(name, value) for value, muted in zip(values(clips), clips.muted, strict=True)
-    ]
-
-
 def _of_muted(name: str) -> _ColumnValues:
     return lambda clips: [muted.get(name) for muted in clips.muted]
+
+
+def of_cuts(clips: Clips) -> dict[str, Sequence[object]]:
+    """What is known once an utterance is cut, so that pending ones have it, too."""
+    cuts = [u.cut for u in clips.every]
+    recordings, rows = [cut.recording for cut in cuts], [u.heard.transcript for u in clips.every]
+    return {
+        "id": [cut.id for cut in cuts],
+        "source_id": [cut.source_id for cut in cuts],
+        "dataset": [recording["dataset"] for recording in recordings],
+        "split": ["train"] * len(cuts),  # until splits are assigned
+        "recording": [recording["recording"] for recording in recordings],
+        "source_path": [recording["source_path"] for recording in recordings],
+        "channel": [*map(channel_of, recordings)],
+        "start": [cut.start / cut.rate for cut in cuts],
+        "end": [cut.end / cut.rate for cut in cuts],
+        "start_seconds": [*map(_container_time, clips.every)],
+        "speaker": [cut.speaker for cut in cuts],
+        # A pending utterance has the language of a first transcript, if there is one.
+        "language": [row and row["language"] for row in rows],
+    }
+
+
+def of_pcm(clips: Clips) -> dict[str, Sequence[object]]:
+    """Its PCM and where that is stored. A pending utterance has its length and rate before
+    resampling, and the recipe of its PCM."""
+    pairs = [(u.cut, pcm) for u, pcm in zip(clips.every, clips.audio, strict=True)]
+    hashes = [pcm["sha256"] if pcm else cut.audio for cut, pcm in pairs]
+    muted = zip(clips.muted, hashes, strict=True)
+    return {
+        "num_samples": [pcm["num_samples"] if pcm else cut.end - cut.start for cut, pcm in pairs],
+        "sample_rate": [pcm["rate"] if pcm else cut.rate for cut, pcm in pairs],
+        "sha256": [columns.get("sha256", stored) for columns, stored in muted],
+        "work_shard": [u and clips.view.shard for u in clips.packaged],
+        "blob": [pcm and pcm["blob"] for pcm in clips.audio],
+        "blob_offset": [pcm and pcm["offset"] for pcm in clips.audio],
+    }
+
+
+def of_texts(clips: Clips) -> dict[str, Sequence[object]]:
+    return {
+        "text": [texts.text for texts in clips.texts],
+        "normalised": [texts.normalised for texts in clips.texts],
+        "hypothesis": [texts.hypothesis for texts in clips.texts],
+        "word_times": [texts.words for texts in clips.texts],
+        "text_source": [row.get(text_values.SOURCE) for row in clips.values],
+    }
 
 
 def _container_time(u: FinalUtterance) -> float | None:
@@ -257,41 +284,21 @@ REFERENCE_VALUES: Mapping[str, _ColumnValues] = {
     "reference_words": lambda clips: [row.get("reference_words") for row in clips.aligned],
     "reference_confidence": lambda clips: [r.get("reference_confidence") for r in clips.aligned],
 }
-#: What the columns' values come from, but for measures and annotations. All that is known once an
-#: utterance is cut has a value for pending ones, too.
+#: What the values of columns come from that only some settings add, but for annotations.
 VALUES: dict[str, _ColumnValues] = {
-    "id": _of_every(lambda u: u.cut.id),
-    "source_id": _of_every(lambda u: u.cut.source_id),
-    "dataset": _of_recording(lambda recording: recording["dataset"]),
-    "split": _of_every(lambda u: "train"),  # until splits are assigned
-    "recording": _of_recording(lambda recording: recording["recording"]),
-    "source_path": _of_recording(lambda recording: recording["source_path"]),
-    "channel": _of_recording(channel_of),
-    "start": _of_every(lambda u: u.cut.start / u.cut.rate),
-    "end": _of_every(lambda u: u.cut.end / u.cut.rate),
-    "start_seconds": _of_every(_container_time),
-    "speaker": _of_every(lambda u: u.cut.speaker),
-    "labels": _of_every(lambda u: u.cut.labels),
+    "labels": lambda clips: [u.cut.labels for u in clips.every],
     SECOND_TEXT: lambda clips: [u and _second_text(clips.job, u) for u in clips.packaged],
-    SECOND_LANGUAGE: _of_every(lambda u: u.cut.second(SECOND_LANGUAGE)),
-    # A pending utterance has its length and rate before resampling, and the recipe of its PCM.
-    "num_samples": _of_audio("num_samples", lambda cut: cut.end - cut.start),
-    "sample_rate": _of_audio("rate", lambda cut: cut.rate),
-    "sha256": _unless_muted("sha256", _of_audio("sha256", lambda cut: cut.audio)),
-    "text": _of_published(lambda texts: texts.text),
-    "normalised": _of_published(lambda texts: texts.normalised),
-    "hypothesis": _of_published(lambda texts: texts.hypothesis),
-    "word_times": _of_published(lambda texts: texts.words),
-    "text_source": _of_text(text_values.SOURCE),
-    # A pending utterance has the language of a first transcript, if there is one.
-    "language": _of_every(lambda u: u.heard.transcript and u.heard.transcript["language"]),
+    SECOND_LANGUAGE: lambda clips: [u.cut.second(SECOND_LANGUAGE) for u in clips.every],
     "llm_text": _of_packaged(model_answers.became),
     "audio_is": lambda clips: [
         pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
         for u, pcm in zip(clips.every, clips.audio, strict=True)
     ],
     "muted": _of_muted("muted"),
-    "sha256_enhanced": _unless_muted("sha256_enhanced", _of_beside("sha256")),
+    "sha256_enhanced": lambda clips: [
+        muted.get("sha256_enhanced", stored)
+        for stored, muted in zip(_of_beside("sha256")(clips), clips.muted, strict=True)
+    ],
     "turns": lambda clips: [
         clip_turns.labelled(
             clips.view, u, texts.words, _heard(u)["language"], _most(clips.job, u) > 0
@@ -300,10 +307,6 @@ VALUES: dict[str, _ColumnValues] = {
         else None
         for u, texts in zip(clips.packaged, clips.texts, strict=True)
     ],
-    # Where the PCM is stored.
-    "work_shard": lambda clips: [u and clips.view.shard for u in clips.packaged],
-    "blob": lambda clips: [pcm and pcm["blob"] for pcm in clips.audio],
-    "blob_offset": lambda clips: [pcm and pcm["offset"] for pcm in clips.audio],
     "sha256_left": _of_side(0, "sha256"),
     "sha256_right": _of_side(1, "sha256"),
     "left_blob": _of_side(0, "blob"),
@@ -471,7 +474,7 @@ def _of_annotations(job: Job) -> dict[str, _ColumnValues]:
     return values | {name: by_turns[name] for name in _spoken(job)}
 
 
-def _turns(clips: _Clips) -> list[object]:
+def _turns(clips: Clips) -> list[object]:
     """Turns within each clip, in s from its start; None if the recording has none."""
 
     def within(cut: CutUtterance) -> list[dict[str, object]] | None:
@@ -488,7 +491,7 @@ def _turns(clips: _Clips) -> list[object]:
     return [within(u.cut) if u else None for u in clips.packaged]
 
 
-def _embeddings(clips: _Clips) -> list[np.ndarray | None]:
+def _embeddings(clips: Clips) -> list[np.ndarray | None]:
     """Embedding of each clip's speaker, float32 [SIZE], of length 1; None without one."""
     voices_of: dict[str, dict[str, bytes]] = {}  # by recording, then by name
     embeddings: list[np.ndarray | None] = []

@@ -90,10 +90,10 @@ def write(
 
     derived = format_shards.all_derived(job, published, read)
     placed = pa.schema([*schema, (PLACE, pa.int32())])
-    rows = _placed(batches, place_of_row, schema.names)
+    parts = _placed(batches, place_of_row, schema.names)
     limits = job.package.memory, job.scratch
     with (
-        queries.ordered(rows, len(clips), placed, [PLACE], *limits) as ordered,
+        queries.ordered(parts, len(clips), placed, [PLACE], *limits) as ordered,
         tables.row_group_writer(home / UTTERANCES_FILE, plan.in_order(published)) as write_rows,
     ):
         first = 0

@@ -304,8 +304,8 @@ def asking(job: Job) -> Iterator[Callable[[pa.Table], pa.Table]]:
 
         def outcomes(facts: pa.Table) -> pa.Table:
             if clip_choice.restricts(job.package):
-                known = facts.select(CHOOSING).rename_columns({"stated": "language"})
-                chosen = clip_choice.chosen(job.package, known)
+                clips = facts.select(CHOOSING).rename_columns({"stated": "language"})
+                chosen = clip_choice.chosen(job.package, clips)
                 facts = facts.append_column("chosen", pa.array(chosen))
             database.register("facts", facts)
             try:

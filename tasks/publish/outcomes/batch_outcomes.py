@@ -131,12 +131,9 @@ def collect(
         recordings.append(sum(not row["error_code"] for row in view.processed))
         if not strict:
             unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
-    rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
-    keys = shard_batches.keys_of(rows["id"], job.package.seed)
-    for name, half in zip(("high", "low"), keys.T, strict=True):
-        rows = rows.append_column(name, pa.array(half))
+    rows = pa.concat_tables([part.rows for part in parts])
     data = {
-        "rows.arrow": arrow_bytes(rows),
+        "rows.arrow": arrow_bytes(shard_batches.keyed(rows, job.package.seed)),
         LIMITS: tables.parquet(
             pa.concat_tables([part.limits for part in parts]),
             compression="lz4",

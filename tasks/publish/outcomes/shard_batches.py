@@ -102,6 +102,13 @@ def keys_of(ids: pa.ChunkedArray, seed: int) -> UInt64s:
     return sorted_keys.hashes(ids.to_pylist(), f"{seed}:")
 
 
+def keyed(rows: pa.Table, seed: int) -> pa.Table:
+    """The rows with their `keys_of` in the columns `high` and `low`."""
+    for name, half in zip(("high", "low"), keys_of(rows["id"], seed).T, strict=True):
+        rows = rows.append_column(name, pa.array(half))
+    return rows
+
+
 def stopped(table: pa.Table) -> pa.Table:
     """Outcomes in which what the run did not finish has failed: its file changed meanwhile."""
     waits = pc.equal(table["outcome"], PENDING)

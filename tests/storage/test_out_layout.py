@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import corpus
+from tests.helpers.tiers import nightly
 from uttermill.flows import cli
 from uttermill.flows.run import plans
 from uttermill.flows.settings import read
@@ -28,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(params=["0 0\n", None])
+@pytest.fixture(params=[nightly("0 0\n"), None])
 def other(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A copy of which another release wrote OUT; the parameter: what its layout's file holds, None
     for one that lost it, which its newest version tells."""
@@ -45,7 +46,7 @@ def other(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path / "copy"
 
 
-@pytest.mark.parametrize("left", ["", "2", "2 0", "?"])
+@pytest.mark.parametrize("left", ["", "2", nightly("2 0"), nightly("?")])
 def test_a_lost_layout_costs_nothing(made: Path, tmp_path: Path, left: str) -> None:
     """Nor one that is cut short: the newest version tells its layout."""
     shutil.copytree(made / "out", tmp_path / "out", symlinks=True)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import tampered
+from tests.helpers.tiers import nightly
 from uttermill.flows import cli, settings
 from uttermill.flows.cluster import worker
 from uttermill.flows.explore import corpus as explored
@@ -90,7 +91,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return cli.main(words), capsys.readouterr().err
 
 
-@pytest.mark.parametrize("use", PLACES)
+@pytest.mark.parametrize("use", [FILTER, *map(nightly, (FORMAT, SOURCE))])
 def test_settings_in_out_import_nothing(
     out: Path,
     use: str,

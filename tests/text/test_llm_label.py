@@ -19,12 +19,9 @@ from uttermill.flows import checks, settings
 from uttermill.tasks.audio.encoding import decode_int16
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight.estimating import planning
-from uttermill.tasks.publish.upkeep import prune
-from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.recording import yaml_text
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.storage import versions
 from uttermill.tasks.text import llm_label
 from uttermill.tasks.text.llm_label import judged
@@ -157,16 +154,6 @@ def test_only_what_other_rules_keep_is_asked(home: Path, model: ChatServer) -> N
     assert len(model.asked) == 4
 
 
-def test_new_clips_alone_are_asked_about(home: Path, model: ChatServer) -> None:
-    corpus.listed(home / "in", 3, home / "list.jsonl")
-    corpus.run(job(home, model))
-    model.asked.clear()
-    corpus.listed(home / "in", 4, home / "list.jsonl")
-    corpus.run(job(home, model))
-    assert model.asked == ["reference number 3"]
-    assert topics(home) == ["news", "sport", "other", "news"]
-
-
 def test_an_odd_answer_is_null_and_drops_nothing(home: Path, model: ChatServer) -> None:
     model.answer = lambda text: (200, "weather" if text[-1] == "0" else SAID[text[-1]])
     published, _ = corpus.run(job(home, model, allowed={"topic": ["sport", "other", "news"]}))
@@ -174,15 +161,6 @@ def test_an_odd_answer_is_null_and_drops_nothing(home: Path, model: ChatServer) 
     assert published.summary["utterances"]["packaged"] == 4
     corpus.run(job(home, model))
     assert len(model.asked) == 4  # an odd answer is an answer, too
-
-
-def test_no_answer_may_pass(home: Path, model: ChatServer) -> None:
-    model.answer = lambda text: (500, {}) if text[-1] == "2" else (200, SAID.get(text[-1], "news"))
-    corpus.run(job(home, model, retries=0))
-    assert topics(home) == ["news", "sport", None, "news"]
-    model.answer = lambda text: (200, SAID[text[-1]])
-    corpus.run(job(home, model, shard={"retry": True, "settle_seconds": 0.0}))
-    assert topics(home) == ["news", "sport", "other", "news"]
 
 
 def test_a_dead_server_ends_the_run_which_goes_on_later(home: Path, model: ChatServer) -> None:
@@ -317,15 +295,6 @@ def test_what_pii_hides_does_not_leave(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model, {"use": "pii"}))
     assert "write to <EMAIL> number 0" in model.asked
     assert not any("@" in text for text in model.asked)
-
-
-def test_answers_outlive_pruning(home: Path, model: ChatServer) -> None:
-    chosen = job(home, model, allowed={"topic": ["news"]})
-    corpus.run(chosen)
-    current = [KeptSettings(chosen, recipe.weights(chosen.transcribe.recognisers))]
-    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current))
-    corpus.run(job(home, model))
-    assert len(model.asked) == 4
 
 
 def test_a_label_is_published_in_clips_files(home: Path, model: ChatServer) -> None:

@@ -225,11 +225,11 @@ def test_too_little_memory_loses_nothing(home: Path, tmp_path: Path) -> None:
 
 def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """One of its recordings is broken, the other too short: no row, and a ledger of two."""
-    counts = []
-    for shard in sorted(manifest.shards(job.out)):
-        group = shard_batches.ShardBatch(tmp_path / shard, (shard,))
+    shards = sorted(manifest.shards(job.out))
+    groups = [shard_batches.ShardBatch(tmp_path / shard, (shard,)) for shard in shards]
+    for group in groups:
         batch_outcomes.collect(job, group)
-        [group], _ = batch_outcomes.decide(job, [group], tmp_path)
-        counts.append((group.table("rows.arrow").num_rows, group.ledger().num_rows))
+    groups, _ = batch_outcomes.decide(job, groups, tmp_path)
+    counts = [(group.table("rows.arrow").num_rows, group.ledger().num_rows) for group in groups]
     assert (0, 2) in counts
     assert sum(rows for rows, _ in counts) > COUNT // 2

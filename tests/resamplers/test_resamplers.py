@@ -50,7 +50,7 @@ def test_length_is_exact(plugin: Plugin, n: int, src: int, dst: int) -> None:
     assert len(convert(samples, src, dst, plugin)) == pcm.resampled_length(n, src, dst)
 
 
-@pytest.mark.parametrize("dst", RATES)
+@pytest.mark.parametrize("dst", [*RATES[:2], *map(tiers.nightly, RATES[2:])])
 @pytest.mark.parametrize("plugin", PLUGINS[:4], ids=label)
 def test_every_pair_of_rates(plugin: Plugin, dst: int) -> None:
     for src in RATES:

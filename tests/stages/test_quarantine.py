@@ -32,7 +32,9 @@ OTHER: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["probe", *OTHER])
+@pytest.mark.parametrize(
+    "name", ["probe", "filter", *map(tiers.nightly, ("resample", "transcribe"))]
+)
 def test_a_detail_is_as_long_as_manifests_keep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -1,6 +1,5 @@
-"""A browser opens Prefect's own pages, from a real local server: a deployment's form, a run and its
-artifact; and what the form sends is run. No other host is asked for anything, although Prefect's
-new pages (`/v2`) try. `UTTERMILL_SCREENSHOTS` names where pictures go.
+"""What Prefect's form sends is run, and a run's artifact is shown. No other host is asked for
+anything, although Prefect's new pages (`/v2`) try. The form itself is in `test_serve_access.py`.
 
 Needs Chromium, as `test_report_browser.py` does.
 """
@@ -24,10 +23,10 @@ from prefect.client.schemas.filters import ArtifactFilter
 from prefect.types.entrypoint import EntrypointType
 
 from tests.e2e import service
-from tests.e2e.test_report_browser import FLAGS
+from tests.e2e.test_report_browser import browser
+from tests.e2e.test_serve_access import pictures
 from tests.faults.command import Site
 from tests.helpers import corpus, prefect_database, tiers
-from tests.helpers.fetched import CHROMIUM
 from tests.helpers.shared_server import Server
 from tests.recording.test_urls import datajuicer, folder, hf_parquet, jsonl, kaldi, tar
 from uttermill.flows.prepare import prepare
@@ -41,17 +40,17 @@ pytestmark = [
     pytest.mark.server,
     pytest.mark.cluster,
     pytest.mark.needs("chromium"),
+    pytest.mark.nightly,
 ]
+__all__ = ["browser", "pictures"]  # fixtures
 
 
 @dataclass
 class Made:
-    """What stands on the server: a deployment, and a run of the same settings; and a deployment
-    with sources of all kinds and plug-ins of which a few settings are given."""
+    """What stands on the server: a run, and a deployment with sources of all kinds and plug-ins of
+    which a few settings are given."""
 
     url: str
-    deployment: UUID
-    run: UUID
     artifact: UUID
     site: Site
     all_kinds: UUID
@@ -136,14 +135,13 @@ def made(tmp_path_factory: pytest.TempPathFactory, own_server: Server) -> Made:
     parameters = with_all_kinds(site)
     with using(own_server.url):
         launch.run(parse(settings))
-        settings["filter"]["segmenter"] = {"use": "vad", "merge": "emilia"}
-        deployment, all_kinds = deployed("ui", settings), deployed("all", parameters)
+        all_kinds = deployed("all", parameters)
         with get_client(sync_client=True) as client:
             run = service.newest(settings["out"])
             which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}})
             (artifact,) = [a for a in client.read_artifacts(artifact_filter=which) if a.key]
     base = own_server.url.removesuffix("/api")
-    return Made(base, deployment, run, artifact.id, site, all_kinds, parameters)
+    return Made(base, artifact.id, site, all_kinds, parameters)
 
 
 def deployed(name: str, parameters: dict[str, Any]) -> UUID:
@@ -155,21 +153,8 @@ def deployed(name: str, parameters: dict[str, Any]) -> UUID:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    named = os.environ.get("UTTERMILL_SCREENSHOTS")
-    folder = Path(named) if named else tmp_path_factory.mktemp("pictures")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Iterator[Any]:
+def context(browser: Any, made: Made) -> Iterator[Any]:
     """A browser that reaches the local server only; asking another host fails the test."""
-    from playwright.sync_api import sync_playwright
-
-    env: dict[str, str | float | bool] = {
-        **os.environ, "HOME": str(tmp_path_factory.mktemp("chromium"))
-    }  # fmt: skip
     foreign: list[str] = []
 
     def route(asked: Any) -> None:
@@ -179,15 +164,12 @@ def context(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Iterator[An
             foreign.append(asked.request.url)
             asked.abort()
 
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=env)
-        context = browser.new_context(viewport={"width": 1280, "height": 1200})
-        context.route("**/*", route)
-        # Signed in, as by the address that `serve` prints.
-        context.add_init_script(f"localStorage.setItem('{KEY}', '{password()}')")
-        yield context
-        context.close()
-        browser.close()
+    context = browser.new_context(viewport={"width": 1280, "height": 1200})
+    context.route("**/*", route)
+    # Signed in, as by the address that `serve` prints.
+    context.add_init_script(f"localStorage.setItem('{KEY}', '{password()}')")
+    yield context
+    context.close()
     assert foreign == []
 
 
@@ -210,58 +192,6 @@ def page(context: Any) -> Iterator[Any]:
     assert faults == []
 
 
-def test_the_form(page: Any, made: Made, pictures: Path) -> None:
-    page.goto(f"{made.url}/deployments/deployment/{made.deployment}/run")
-    for words in (
-        "Where recordings come from.",  # of the flow's parameters
-        "How recordings are cut into utterances.",  # of a stage's settings
-        "Target sample rate, Hz.",
-        "Its file name, or the dotted name of a module of your own.",  # of a plug-in
-    ):
-        page.get_by_text(words, exact=True).first.wait_for()
-    for title in ("Settle Seconds", "Max Failed Fraction", "TLS"):
-        page.get_by_text(title).first.wait_for()
-    page.screenshot(path=pictures / "form.png")
-
-    # A plug-in of its own place shows all of its settings.
-    page.get_by_text("faster_whisper", exact=True).first.click()
-    page.get_by_text("Hypotheses kept in beam search.").first.wait_for()
-    page.screenshot(path=pictures / "plugin.png")
-
-    # A plug-in is chosen from its shelf.
-    page.get_by_role("button", name="folder", exact=True).first.focus()
-    page.keyboard.press("Space")
-    page.get_by_role("option", name="kaldi").wait_for()
-    offered = [option.inner_text() for option in page.get_by_role("option").all()]
-    assert offered == shelves.names("sources")
-    page.screenshot(path=pictures / "choices.png")
-    page.get_by_role("option", name="kaldi").click()
-
-    # What the form does not show of a plug-in or a source is kept. Nothing is started here.
-    sent: list[dict[str, Any]] = []
-
-    def refuse(asked: Any) -> None:
-        sent.append(json.loads(asked.request.post_data))
-        asked.abort()
-
-    page.route("**/create_flow_run", refuse)
-    page.get_by_role("button", name="Submit").click()
-    for _ in range(2000):
-        if sent:
-            break
-        page.wait_for_timeout(50)
-    parameters = sent[0]["parameters"]
-    (source,) = parameters["sources"]
-    assert (source["kind"], source["name"], source["expect_broken"]) == ("kaldi", "c", True)
-    assert parameters["filter"]["filters"][0]["min"] == 0.7
-    # Defaults that depend on another setting are not stated: they would overrule it.
-    segmenter = parameters["filter"]["segmenter"]
-    assert (segmenter["merge"], segmenter["target_seconds"]) == ("emilia", 10)
-    assert not {"min_seconds", "min_speech_ms"} & segmenter.keys()
-    backend = parameters["transcribe"]["backend"]
-    assert (backend["use"], backend["model"]) == ("faster_whisper", "base")
-
-
 def settings_in(given: dict[str, Any], shown: dict[str, Any]) -> bool:
     return all(
         settings_in(value, shown[name]) if isinstance(value, dict) else value == shown[name]
@@ -270,7 +200,6 @@ def settings_in(given: dict[str, Any], shown: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("pages", tiers.few(["", "/v2"], ""))
-@pytest.mark.nightly
 def test_what_the_form_sends_is_run(page: Any, made: Made, pages: str) -> None:
     """Nothing is changed in the form: it sends what the deployment has, and defaults beside it."""
     page.goto(f"{made.url}{pages}/deployments/deployment/{made.all_kinds}/run")
@@ -295,18 +224,6 @@ def test_what_the_form_sends_is_run(page: Any, made: Made, pages: str) -> None:
     }
 
 
-def test_the_run(page: Any, made: Made, pictures: Path) -> None:
-    page.goto(f"{made.url}/runs/flow-run/{made.run}")
-    page.get_by_text("Task Runs", exact=True).first.click()
-    for name in ("shard", "filter · shard 000000 · 0.00 h", "package"):
-        page.get_by_text(name, exact=True).first.wait_for()
-    page.wait_for_timeout(1000)  # the graph is drawn by and by
-    page.screenshot(path=pictures / "run.png")
-    page.get_by_text("Artifacts", exact=True).first.click()
-    page.get_by_text("uttermill-progress").first.wait_for()
-
-
-@pytest.mark.nightly
 def test_the_artifact(page: Any, made: Made, pictures: Path) -> None:
     page.goto(f"{made.url}/artifacts/artifact/{made.artifact}")
     page.get_by_text("Done: published v0001").wait_for()

@@ -1,4 +1,5 @@
-"""A browser opens the report from the disk, offline: it draws, plays, and logs no error.
+"""A browser opens the report from the disk, offline: it draws, plays, logs no error. All can
+read it: axe-core finds no fault in both colour schemes and two widths.
 
 Needs Debian's `chromium-headless-shell` or `chromium`; Playwright's own driver comes with its wheel
 and downloads nothing.
@@ -19,11 +20,13 @@ from tests.insight.test_report import EVIL, job_of, recorded
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.settings import TranscribeSettings
 
+REBOUND = "evil.example"  # the browser is told that it is this machine
 #: The shell is the same engine without windows and their toolbars, which take each context of the
 #: whole browser half a second of CPU.
 #: As root and without a network: no sandbox, and nothing that looks for hosts at its start. Without
 #: a sound device, since PulseAudio would leave a folder behind.
 FLAGS = [
+    f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
     "--no-sandbox", "--disable-audio-output", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--autoplay-policy=no-user-gesture-required",
@@ -289,3 +292,48 @@ def test_workers_are_drawn(page: Any) -> None:
     assert page.get_by_role("region", name="Slowest shards").locator("tbody tr").count() == 12
     box = page.locator("#use-busy").bounding_box()
     assert box["height"] > 100
+
+
+#: Each scheme in one of the widths, and each night in the other one too.
+SHAPES = [
+    ("light", 1400), ("dark", 400),
+    pytest.param("dark", 1400, marks=pytest.mark.nightly),
+    pytest.param("light", 400, marks=pytest.mark.nightly),
+]  # fmt: skip
+OPEN = "() => document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+
+
+def audited(browser: Any, page_path: Path, scheme: str, width: int, fault: str = "") -> list[Any]:
+    """Violations that axe-core finds, which comes with the wheel of axe-playwright-python; the
+    browser must not complain either."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(
+        offline=True, color_scheme=scheme, viewport={"width": width, "height": 900},
+        bypass_csp=True,  # the page refuses scripts that are not its own
+    )  # fmt: skip
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda m: faults.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(page_path.as_uri())
+    page.evaluate(OPEN)
+    if fault:
+        page.evaluate(fault)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    found = Axe().run(page).response["violations"]
+    context.close()
+    assert faults == []
+    assert wide <= width, "nothing is cut off, and nothing scrolls sideways"
+    return [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found]
+
+
+@pytest.mark.parametrize(("scheme", "width"), SHAPES)
+def test_no_violation(browser: Any, path: Path, scheme: str, width: int) -> None:
+    assert audited(browser, path, scheme, width) == []
+
+
+@pytest.mark.nightly
+def test_control_a_faint_text_is_found(browser: Any, path: Path) -> None:
+    faint = "() => { document.querySelector('h2').style.color = '#eee'; }"
+    assert [name for name, _ in audited(browser, path, "light", 1400, faint)] == ["color-contrast"]

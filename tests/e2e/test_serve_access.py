@@ -1,5 +1,6 @@
 """Pages of other sites, and a host name that is made to point here, against `uttermill serve`: a
-real browser, signed in and not. And what a signed-in person can do: start a run from the form.
+real browser, signed in and not. And what a signed-in person can do: fill in Prefect's form, start a
+run from it, and look at the run. `UTTERMILL_SCREENSHOTS` names where pictures go.
 
 Needs Chromium, as `test_report_browser.py` does.
 """
@@ -18,19 +19,20 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import soundfile as sf
 import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import DeploymentFilter
 from prefect.client.schemas.objects import FlowRun
 
 from tests.e2e import service
-from tests.e2e.test_report_browser import FLAGS
+from tests.e2e.test_report_browser import REBOUND, browser
 from tests.faults.command import Site, Started, soon
 from tests.helpers import corpus, prefect_database, tiers
-from tests.helpers.fetched import CHROMIUM
 from uttermill.flows.server.server import using
+from uttermill.tasks.base import shelves
 
-EVIL = "evil.example"  # the browser is told that it is this machine
+__all__ = ["browser"]  # a fixture
 pytestmark = [
     pytest.mark.server,
     pytest.mark.cluster,
@@ -104,7 +106,12 @@ def serving(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> I
     }  # fmt: skip
     site = Site(home, "", environment)
     corpus.make(site.source, 2)
-    file = site.settings("out")
+    sf.write(site.source / "talk.wav", corpus.speech(99, 8.0, 16_000), 16_000)
+    segmenter = {
+        "use": "vad", "merge": "emilia", "threshold": 0.001, "neg_threshold": 0.0005
+    }  # fmt: skip
+    filters = [{"use": "duration", "min": 0.7}]
+    file = site.settings("out", filter={"segmenter": segmenter, "filters": filters})
     with site.start("serve", file, "--name", "guarded", "--json") as started:
         assert soon(started.stdout, every=0.1), started.stderr()
         told = json.loads(started.stdout())
@@ -129,34 +136,28 @@ def evil() -> Iterator[str]:
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://{EVIL}:{server.server_port}/"
+        yield f"http://{REBOUND}:{server.server_port}/"
         server.shutdown()
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    env: dict[str, str | float | bool] = {
-        **os.environ, "HOME": str(tmp_path_factory.mktemp("chromium"))
-    }  # fmt: skip
-    points_here = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"
-    with sync_playwright() as driver:
-        launched = driver.chromium.launch(
-            executable_path=CHROMIUM, args=[*FLAGS, points_here], env=env
-        )
-        yield launched
-        launched.close()
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    named = os.environ.get("UTTERMILL_SCREENSHOTS")
+    folder = Path(named) if named else tmp_path_factory.mktemp("pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @contextmanager
 def opened(browser: Any) -> Iterator[Any]:
-    """A page of a browser that nobody has used before."""
+    """A page of a browser that nobody has used before; pytest shows what failed in it."""
     context = browser.new_context(viewport={"width": 1280, "height": 1200})
     try:
-        page = context.new_page()
-        page.set_default_timeout(120_000)
-        yield page
+        context.set_default_timeout(120_000)
+        context.on("requestfailed", lambda it: print(it.method, it.url, it.failure))
+        context.on("weberror", lambda it: print(it.error))
+        context.on("console", lambda it: it.type == "error" and print(it.location["url"], it.text))
+        yield context.new_page()
     finally:
         context.close()
 
@@ -167,11 +168,13 @@ def page(browser: Any) -> Iterator[Any]:
         yield page
 
 
-def signed_in(page: Any, serving: Serving) -> None:
-    page.goto(serving.told["open"])
-    page.wait_for_url(lambda url: "/uttermill" not in url)
-    page.wait_for_load_state("networkidle")  # the UI signs out if its first request is cut off
-    assert page.evaluate("localStorage.getItem('prefect-password')")
+def signed_in(page: Any, serving: Serving) -> str:
+    """The password that the page keeps. Without Prefect's UI, which signs out if one of its own
+    requests is cut off, as by the next address."""
+    key: str = serving.told["open"].partition("#")[2]
+    page.goto(f"{serving.told['ui']}/ui-settings")
+    page.evaluate("key => localStorage.setItem('prefect-password', key)", key)
+    return key
 
 
 def attacked(page: Any, serving: Serving, api: str) -> dict[str, Any]:
@@ -202,7 +205,7 @@ def test_a_name_that_is_made_to_point_here_gets_nothing(
 ) -> None:
     if known:
         signed_in(page, serving)
-    rebound = serving.told["ui"].replace("127.0.0.1", EVIL)
+    rebound = serving.told["ui"].replace("127.0.0.1", REBOUND)
     assert page.goto(rebound).status == 400
     said = attacked(page, serving, f"{rebound}/api")  # its own origin, as the browser sees it
     assert (said.pop("blind"), said.pop("socket")) == ("basic", "blocked")
@@ -225,11 +228,7 @@ def test_no_page_frames_the_ui(page: Any, serving: Serving, evil: str) -> None:
 
 
 def test_a_wrong_address_signs_nobody_out(page: Any, serving: Serving) -> None:
-    # Signed in without Prefect's UI: it signs out if one of its own requests is cut off, as by the
-    # next address.
-    key = serving.told["open"].partition("#")[2]
-    page.goto(f"{serving.told['ui']}/ui-settings")
-    page.evaluate("key => localStorage.setItem('prefect-password', key)", key)
+    key = signed_in(page, serving)
     page.goto(f"{serving.told['ui']}/uttermill#d3Jvbmc6Z3Vlc3M=")
     page.get_by_text("Open the address that serve printed last.").wait_for()
     assert soon(lambda: page.evaluate("localStorage.getItem('prefect-password')") == key)
@@ -239,12 +238,66 @@ def test_a_wrong_address_signs_nobody_out(page: Any, serving: Serving) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_whoever_opens_the_address_is_signed_in(page: Any, serving: Serving, host: str) -> None:
     page.goto(serving.told["open"].replace("127.0.0.1", host))
-    page.get_by_text("Logout").first.wait_for()
-    page.goto(f"{serving.told['ui'].replace('127.0.0.1', host)}/deployments")
-    page.get_by_text("guarded").first.wait_for()
+    page.wait_for_url(lambda url: "/uttermill" not in url, wait_until="commit")
+    other = page.context.new_page()  # to leave the first one would cut off what it asks for
+    other.goto(f"{serving.told['ui'].replace('127.0.0.1', host)}/deployments")
+    other.get_by_text("guarded").first.wait_for()
 
 
-def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving) -> None:
+def test_the_form(page: Any, serving: Serving, pictures: Path) -> None:
+    signed_in(page, serving)
+    page.goto(f"{serving.told['ui']}/deployments/deployment/{serving.deployment}/run")
+    for words in (
+        "Where recordings come from.",  # of the flow's parameters
+        "How recordings are cut into utterances.",  # of a stage's settings
+        "Target sample rate, Hz.",
+        "Its file name, or the dotted name of a module of your own.",  # of a plug-in
+    ):
+        page.get_by_text(words, exact=True).first.wait_for()
+    for title in ("Settle Seconds", "Max Failed Fraction", "TLS"):
+        page.get_by_text(title).first.wait_for()
+    page.screenshot(path=pictures / "form.png")
+
+    # A plug-in of its own place shows all of its settings.
+    page.get_by_text("faster_whisper", exact=True).first.click()
+    page.get_by_text("Hypotheses kept in beam search.").first.wait_for()
+    page.screenshot(path=pictures / "plugin.png")
+
+    # A plug-in is chosen from its shelf.
+    page.get_by_role("button", name="folder", exact=True).first.focus()
+    page.keyboard.press("Space")
+    page.get_by_role("option", name="kaldi").wait_for()
+    offered = [option.inner_text() for option in page.get_by_role("option").all()]
+    assert offered == shelves.names("sources")
+    page.screenshot(path=pictures / "choices.png")
+    page.get_by_role("option", name="kaldi").click()
+
+    # What the form does not show of a plug-in or a source is kept. Nothing is started here.
+    sent: list[dict[str, Any]] = []
+
+    def refuse(asked: Any) -> None:
+        sent.append(json.loads(asked.request.post_data))
+        asked.abort()
+
+    page.route("**/create_flow_run", refuse)
+    page.get_by_role("button", name="Submit").click()
+    for _ in range(2000):
+        if sent:
+            break
+        page.wait_for_timeout(50)
+    parameters = sent[0]["parameters"]
+    (source,) = parameters["sources"]
+    assert (source["kind"], source["name"], source["expect_broken"]) == ("kaldi", "c", True)
+    assert parameters["filter"]["filters"][0]["min"] == 0.7
+    # Defaults that depend on another setting are not stated: they would overrule it.
+    segmenter = parameters["filter"]["segmenter"]
+    assert (segmenter["merge"], segmenter["target_seconds"]) == ("emilia", 10)
+    assert not {"min_seconds", "min_speech_ms"} & segmenter.keys()
+    backend = parameters["transcribe"]["backend"]
+    assert (backend["use"], backend["model"]) == ("faster_whisper", "base")
+
+
+def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving, pictures: Path) -> None:
     signed_in(page, serving)
     page.goto(f"{serving.told['ui']}/deployments/deployment/{serving.deployment}/run")
     page.get_by_text("Where recordings come from.", exact=True).first.wait_for()
@@ -253,6 +306,14 @@ def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving) -> No
         state = service.end_of(UUID(run["id"]))
     assert state.is_completed(), (state, serving.process.stderr()[-3000:])
     assert (serving.site.home / "out" / "datasets" / "v0001").is_dir()
+    page.goto(f"{serving.told['ui']}/runs/flow-run/{run['id']}")
+    page.get_by_text("Task Runs", exact=True).first.click()
+    for name in ("shard", "filter · shard 000000 · 0.00 h", "package"):
+        page.get_by_text(name, exact=True).first.wait_for()
+    page.wait_for_timeout(1000)  # the graph is drawn by and by
+    page.screenshot(path=pictures / "run.png")
+    page.get_by_text("Artifacts", exact=True).first.click()
+    page.get_by_text("uttermill-progress").first.wait_for()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ Needs Chromium, as `e2e/test_report_browser.py` does.
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +16,10 @@ import uvicorn
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.e2e.test_report_browser import FLAGS
-from tests.helpers.fetched import CHROMIUM
+from tests.e2e.test_report_browser import browser
 from uttermill.flows.server.door import Door
 
+__all__ = ["browser"]  # a fixture
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.full]
 
 #: What Prefect's pages do, and what a picture in an artifact or a script of a CDN would: each says
@@ -82,20 +80,8 @@ def serving(app: ASGIApp) -> Iterator[str]:
             thread.join(30)
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    home = tmp_path_factory.mktemp("chromium")
-    env: dict[str, str | float | bool] = {**os.environ, "HOME": str(home)}
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=env)
-        yield browser
-        browser.close()
-
-
 @pytest.mark.parametrize("guarded", [True, False])
-def test_nothing_leaves_for_another_host(browser: Any, guarded: bool, tmp_path: Path) -> None:
+def test_nothing_leaves_for_another_host(browser: Any, guarded: bool) -> None:
     own, other = Pages(), Pages()
     with serving(Door(own) if guarded else own) as page_url, serving(other) as elsewhere:
         page = browser.new_page()

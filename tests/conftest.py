@@ -104,12 +104,18 @@ def import_in_turn(config: pytest.Config, worker: dict[str, Any]) -> None:
     """Each process that shares the tests imports all their modules. Each begins elsewhere, so that
     on a fresh clone every module is compiled by one of them, not by all."""
     files = sorted(file for folder in config.args for file in Path(folder).rglob("test_*.py"))
+    files = [file for file in files if not tiers.left_to_others(file, config.option.markexpr)]
     number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
     for file in tiers.turned(files, number, count):
         # Collection tells what is wrong with a module.
         with suppress(Exception, pytest.skip.Exception):
             name = file.resolve().relative_to(config.rootpath).with_suffix("")
             importlib.import_module(".".join(name.parts))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A third of the modules have no test of the full tier: it need not import them."""
+    return tiers.left_to_others(collection_path, config.option.markexpr) or None
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is applied, which is told of more markers here
@@ -122,6 +128,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.set_threshold(20_000, *gc.get_threshold()[1:])
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Whole files to each process; those that share a cluster to one of them, which starts it."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return tiers.unit(config.rootpath / nodeid.split("::", 1)[0])
+
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -178,6 +196,14 @@ def no_recipe_kept() -> Iterator[None]:
     yield
     for function in kept:
         function.cache_clear()
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of the test start no process for a report or a forecast."""
+    from tests.helpers import one_process
+
+    one_process.holds(monkeypatch)
 
 
 @pytest.fixture

@@ -31,10 +31,8 @@ from typing import Any
 import pytest
 
 from tests.faults.command import Ended, Site
-from tests.helpers import corpus
+from tests.helpers import corpus, one_process
 from uttermill.flows.run import report
-from uttermill.tasks.insight.estimating import asked_apart
-from uttermill.tasks.recording import Locator
 
 RECORDINGS = 6
 #: Each folder is one kind, too.
@@ -260,20 +258,14 @@ DAMAGES: dict[str, Callable[[Bench, Path], bool]] = {
 }  # fmt: skip
 
 
-def headers(locators: Sequence[str]) -> list[asked_apart.Header | None]:
-    """Without the process of their own, whose start is a third of a cell's time."""
-    answers: list[Any] = [asked_apart._answer("header", Locator.loads(text)) for text in locators]
-    return answers
-
-
 @contextmanager
 def opened(home: Path, cluster: dict[str, Any] | None = None) -> Iterator[Bench]:
     """A bench in this folder; `cluster`: settings of workers that are there."""
     from tests.helpers.shared_cluster import serving
 
     with pytest.MonkeyPatch.context() as patch, ExitStack() as scope:
+        one_process.holds(patch)
         patch.setattr(report, "write", lambda job, folder: folder / report.NAME)
-        patch.setattr(asked_apart, "headers", headers)
         if cluster is None:
             cluster = scope.enter_context(serving(home / "scratch", workers=1))
         yield Bench(Site(home, "", history="none"), cluster)

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.helpers import corpus, signals
+from tests.helpers import corpus, one_process, signals
 from tests.plugins import gate
 from uttermill.flows import cli
 from uttermill.flows.checks import check
@@ -245,6 +245,7 @@ class Site:
         began, token = time.monotonic(), uuid4().hex
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, ExitStack() as scope:
+            one_process.holds(patch)
             for name, value in {**self._environment, TOKEN: token}.items():
                 patch.setenv(name, value)
             patch.setattr(tempfile, "tempdir", self._environment["TMPDIR"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,33 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
             item.add_marker(FULL)
             for reason in filter(None, map(fetched.lacks, lacking)):
                 item.add_marker(pytest.mark.skip(reason=reason))
+        if FULL in marks and not names_full(item.path):
+            raise pytest.UsageError(f"`-m full` would not find {item.nodeid}: see names_full")
     out = left_out(config.option.markexpr, config.args)
     away = [item for item in items if any(item.get_closest_marker(name) for name in out)]
     if away:
         config.hook.pytest_deselected(items=away)
         gone = {id(item) for item in away}
         items[:] = [item for item in items if id(item) not in gone]
+
+
+@cache
+def names_full(module: Path) -> bool:
+    """Whether anything in a module may make a test one of the full tier."""
+    marks = r"mark\.(full|cluster|server|needs)|\btiers\b|fetched"
+    return bool(re.search(marks, module.read_text("utf-8")))
+
+
+def left_to_others(path: Path, expression: str) -> bool:
+    """Whether a module has no test for a call with such a `-m`, so that it need not be imported."""
+    return expression == FULL and path.match("test_*.py") and not names_full(path)
+
+
+@cache
+def unit(file: Path) -> str:
+    """What one process gets as a whole: a file, or all that use the cluster that a process starts
+    for its tests, which takes 25 s of CPU."""
+    return "shared_cluster" if "shared_cluster" in file.read_text() else str(file)
 
 
 def turned(files: list[Path], number: int, count: int) -> list[Path]:

@@ -46,3 +46,13 @@ def test_each_process_begins_with_other_modules() -> None:
     files = [Path(name) for name in "abcdefg"]
     turns = [tiers.turned(files, number, 3) for number in range(3)]
     assert ["".join(map(str, turn)) for turn in turns] == ["abcdefg", "cdefgab", "efgabcd"]
+
+
+def test_modules_without_a_test_of_the_full_tier_are_left(tmp_path: Path) -> None:
+    plain, marked = tmp_path / "test_a.py", tmp_path / "test_b.py"
+    plain.write_text("def test_a() -> None: ...\n")
+    marked.write_text("@pytest.mark.full\ndef test_b() -> None: ...\n")
+    assert tiers.left_to_others(plain, "full")
+    assert not tiers.left_to_others(plain, "full or not full")
+    assert not tiers.left_to_others(marked, "full")
+    assert not tiers.left_to_others(tmp_path, "full")

@@ -8,6 +8,7 @@ import json
 import socket
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -43,8 +44,9 @@ def value(found: Samples, name: str, **labels: str) -> float:
 
 
 @pytest.mark.full
-def test_what_a_run_leaves(site: Site) -> None:
-    settings = site.settings("out", filter={"filters": [{"use": "duration", "min": 0.7}]})
+def test_what_a_run_leaves(site: Site, shared_cluster: dict[str, Any]) -> None:
+    filters = [{"use": "duration", "min": 0.7}]
+    settings = site.settings("out", filter={"filters": filters}, cluster=shared_cluster)
     result = site.command("run", settings).result
     path = site.home / "out/runs" / prometheus.NAME
     found = samples(path.read_text())

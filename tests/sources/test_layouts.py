@@ -200,8 +200,9 @@ def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("one_process")
 def test_all_of_them_through_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shared_cluster: dict[str, Any]
 ) -> None:
     """plan, run, list: what each was taken for is said, and each text is the one that is kept."""
     words: list[str] = []
@@ -219,7 +220,9 @@ def test_all_of_them_through_the_command(
         assert stem not in taken
         expected |= {(stem, path): what for path, what in made.items()}
     words += ["--out", str(tmp_path / "out"), "--set", "transcribe.backend.use=fake"]
-    words += ["--set", "history=none", "--set", "cluster.workers=1"]
+    words += ["--set", "history=none"]
+    for key, value in shared_cluster.items():
+        words += ["--set", f"cluster.{key}={value}"]
     words += ["--set", "filter.filters=[]", "--set", "shard.settle_seconds=0"]
 
     code, out = command(capsys, "plan", *words)

@@ -104,6 +104,7 @@ def test_segments_are_shared_only_if_they_are_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("one_process")
 def test_plan_and_run_name_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus.make(tmp_path / "in/deep", 2)
     two = folder(tmp_path / "in", "a"), folder(tmp_path / "in/deep", "b")

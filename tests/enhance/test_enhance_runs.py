@@ -42,12 +42,18 @@ QUIETER = "tests.plugins.quieter"
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four recordings, and an OUT of them that has their enhanced clips."""
+def four(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four recordings."""
     tmp = tmp_path_factory.mktemp("enhance")
     corpus.make(tmp / "in", 4)
-    corpus.run(enhancing_job(tmp, tmp / "out"))
     return tmp
+
+
+@pytest.fixture(scope="module")
+def base(four: Path) -> Path:
+    """Beside them, an OUT that has their enhanced clips, with real scores."""
+    corpus.run(enhancing_job(four, four / "out"))
+    return four
 
 
 @pytest.fixture
@@ -289,7 +295,7 @@ def held(version: Path, use: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
-def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
+def test_growth_costs_what_is_new(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     heard = tmp_path / "heard"
     job = enhancing_job(tmp_path, tmp_path / "out", heard=str(heard))
@@ -368,13 +374,13 @@ def test_odd_recordings_fall_alone(
 
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
-def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
-    before = corpus.job(base, out=tmp_path / "out")
+def test_a_plan_counts_what_a_run_computes(four: Path, tmp_path: Path) -> None:
+    before = corpus.job(four, out=tmp_path / "out")
     corpus.run(before)
     limit = None
     for options in ({}, {"gain": 0.2}, {"gain": 0.2, "hear": "enhanced"}, {"gain": 0.2}):
         least = limit if options == {"gain": 0.2} and before.transcribe.hear == "enhanced" else None
-        job = enhancing_job(base, tmp_path / "out", min_ovrl=least, **options)
+        job = enhancing_job(four, tmp_path / "out", min_ovrl=least, **options)
         told = planning.plan(job, before)
         published, counts = corpus.run(job)
         limit = float(np.median([r["dnsmos_ovrl_enhanced"] for r in table(published.path)]))
@@ -386,10 +392,12 @@ def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
-def test_prune_keeps_what_the_settings_need(base: Path, out: Path) -> None:
+def test_prune_keeps_what_the_settings_need(four: Path, tmp_path: Path) -> None:
     """The enhanced clips of settings of now stay, those of former ones go."""
+    out = tmp_path / "out"
+    corpus.run(enhancing_job(four, out))
     earlier = {part.name for part in corpus.parts(out, "manifests/resample")}
-    first, second = (enhancing_job(base, out, gain=gain) for gain in (0.3, 0.5))
+    first, second = (enhancing_job(four, out, gain=gain) for gain in (0.3, 0.5))
     corpus.run(first)
     former = {part.name for part in corpus.parts(out, "manifests/resample")} - earlier
     kept = [KeptSettings(job, stage.weights_of(job)) for job in (second, first)]
@@ -419,9 +427,9 @@ def read(base: Path, *sets: str) -> Job:
     ],
 )
 @pytest.mark.full
-def test_what_is_refused_before_a_worker_starts(base: Path, sets: list[str], words: str) -> None:
+def test_what_is_refused_before_a_worker_starts(four: Path, sets: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        read(base, "transcribe.backend.use=fake", *sets)
+        read(four, "transcribe.backend.use=fake", *sets)
 
 
 @pytest.mark.full

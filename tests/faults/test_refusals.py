@@ -127,20 +127,6 @@ def test_usage(bare: Site) -> None:
 
 
 @pytest.mark.cluster
-def test_the_second_run_into_one_out_names_the_first(bare: Site) -> None:
-    settings = bare.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
-    hold = bare.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
-    hold.touch()
-    with bare.start("run", settings, "--json") as first:
-        assert soon(hold.with_suffix(".held").exists), first.stderr()
-        says(bare.run(settings), 4, f"process {first.pid} ", str(bare.home / "out"))
-        hold.unlink()
-        ended = first.end()
-        assert ended.code == 0, ended.stderr
-        assert ended.result["utterances"]["packaged"] == COUNT
-
-
-@pytest.mark.cluster
 @pytest.mark.nightly
 def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
     bare: Site, shared_cluster: dict[str, Any]
@@ -215,14 +201,15 @@ def test_ctrl_c(site: Site, own_server: bool) -> None:
 
 
 @pytest.mark.cluster
-def test_sigterm_where_sigint_is_ignored(bare: Site) -> None:
-    """A run in the background of a script (`nohup … &`)."""
+def test_the_second_run_names_the_first_which_sigterm_ends(bare: Site) -> None:
+    """A run in the background of a script (`nohup … &`), where SIGINT is ignored."""
     bare = replace(bare, interruptible=False)
     settings = bare.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
     hold = bare.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
     hold.touch()
     with bare.start("run", settings, "--json") as run:
         assert soon(hold.with_suffix(".held").exists), run.stderr()
+        says(bare.run(settings), 4, f"process {run.pid} ", str(bare.home / "out"))
         run.interrupt()
         time.sleep(1)
         assert run.process.poll() is None, "control: SIGINT is ignored"

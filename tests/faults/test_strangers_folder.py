@@ -112,7 +112,7 @@ def test_looking(stranger: Stranger, out: Path) -> None:
     assert stranger.marks() == ""
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_as_a_module(stranger: Stranger, out: Path) -> None:
     """But for what Python looks up there before any of our code runs, which only `-P` prevents."""
     first = stranger.python("-P", "-c", "import runpy, sys; print(*sys.modules)").stdout.split()

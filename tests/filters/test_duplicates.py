@@ -121,7 +121,7 @@ CHANGES: dict[str, Callable[[Samples], tuple[NDArray[Any], int]]] = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", tiers.few(FILES, *[*FILES][::3]))
 def test_copies_in_other_encodings_are_found(
     voices: list[Samples], originals: list[bytes], kind: str, tmp_path: Path
 ) -> None:

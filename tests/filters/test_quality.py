@@ -116,7 +116,7 @@ def test_nmf_snr_is_data_juicers(count: int) -> None:
     assert value(nmf_snr, samples) == pytest.approx(plain(samples), abs=0.01)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
     for voice in voices[:6]:
         assert value(nmf_snr, voice) == pytest.approx(plain(voice), abs=0.01)

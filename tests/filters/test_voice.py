@@ -206,7 +206,7 @@ def test_readers_are_told_apart() -> None:
     example = str(paths[0])
     chosen = voice.Settings(like=(example,))
     same, other = list[float](), list[float]()
-    for path in paths[1:]:
+    for path in paths[1::2]:
         cosine = voice.measure(clip(path), chosen)["voice_like"]
         assert isinstance(cosine, float)
         own = path.name.split("-")[0] == paths[0].name.split("-")[0]

@@ -25,16 +25,21 @@ from uttermill.tasks.settings import Plugin
 pytestmark = pytest.mark.full
 
 Write = Callable[..., bytes]
-USES: list[dict[str, Any]] = [
-    {"use": "webdataset"},
-    {"use": "lhotse_shar"},
-    {"use": "lhotse_shar", "index": True},
-    {"use": "hf_parquet"},
-    {"use": "mds"},
-    {"use": "litdata"},
-    {"use": "lance"},
-    {"use": "metadata_csv", "profile": "hf_audiofolder"},
-    {"use": "metadata_csv", "profile": "piper"},
+#: Two versions: each has a format once.
+USES: list[list[dict[str, Any]]] = [
+    [
+        {"use": "lhotse_shar", "index": True},
+        {"use": "hf_parquet"},
+        {"use": "litdata"},
+        {"use": "metadata_csv", "profile": "piper"},
+    ],
+    [
+        {"use": "webdataset"},
+        {"use": "lhotse_shar"},
+        {"use": "mds"},
+        {"use": "lance"},
+        {"use": "metadata_csv", "profile": "hf_audiofolder"},
+    ],
 ]
 
 
@@ -125,35 +130,39 @@ def test_an_opus_file_of_less_than_a_packet_is_filled_up() -> None:
     assert 30 <= len(decoded) <= rate * audio.OPUS_PACKET / 1e6
 
 
-@pytest.mark.parametrize(("use", "codec"), tiers.covering(USES, ["opus", "mp3"]))
+@pytest.mark.parametrize(("uses", "codec"), tiers.covering(USES, ["opus", "mp3"]))
 def test_a_version_is_verified_and_its_next_one_links_what_stays(
-    tmp_path: Path, use: dict[str, Any], codec: str
+    tmp_path: Path, uses: list[dict[str, Any]], codec: str
 ) -> None:
     corpus.make(tmp_path / "in", 4)
-    job = corpus.job(
-        tmp_path, package={"formats": [{**use, "audio": codec}], "tar_hours": 2 / 3600}
-    )
+    formats = [{**use, "audio": codec} for use in uses]
+    job = corpus.job(tmp_path, package={"formats": formats, "tar_hours": 2 / 3600})
     first = corpus.run(job)[0]
     assert verify(first.path) == []
     corpus.add(tmp_path / "in", 4)
     second = corpus.run(job)[0]
     assert verify(second.path) == []
-    heard = {path.name: path for path in second.path.rglob(f"*.{codec}")}
-    for path in second.path.rglob("*.tar"):
+    assert clips(second.path) > 4
+    for use in uses:
+        old, new = (version.path / use["use"] for version in (first, second))
+        assert len(heard(new, codec)) == clips(second.path), use
+        kept = {path.relative_to(old) for path in old.rglob("*.*")}
+        same = [path for path in kept if (new / path).exists()]
+        assert any((old / path).samefile(new / path) for path in same), use
+
+
+def heard(folder: Path, codec: str) -> set[str]:
+    """Names of the clips that a format's folder has."""
+    if read := random_access.READERS.get(folder.name):
+        return {sample["id"] for split in folder.glob("*/") for sample in read(split)}
+    if folder.name == "hf_parquet":
+        columns = (pq.read_table(part)["audio"] for part in folder.glob("*/*.parquet"))
+        return {row["path"] for column in columns for row in column.to_pylist()}
+    found = {path.name for path in folder.rglob(f"*.{codec}")}
+    for path in folder.rglob("*.tar"):
         with tarfile.open(path) as tar:
-            heard |= {name: path for name in tar.getnames() if name.endswith(f".{codec}")}
-    if use["use"] == "hf_parquet":
-        paths = (
-            pq.read_table(part)["audio"] for part in second.path.glob("hf_parquet/*/*.parquet")
-        )
-        heard = {row["path"]: tmp_path for column in paths for row in column.to_pylist()}
-    if read := random_access.READERS.get(use["use"]):
-        splits = (second.path / use["use"]).glob("*/")
-        heard = {sample["id"]: split for split in splits for sample in read(split)}
-    assert len(heard) == clips(second.path) > 4
-    kept = {path.relative_to(first.path) for path in (first.path / use["use"]).rglob("*.*")}
-    same = [path for path in kept if (second.path / path).exists()]
-    assert any((first.path / path).samefile(second.path / path) for path in same)
+            found |= {name for name in tar.getnames() if name.endswith(f".{codec}")}
+    return found
 
 
 @pytest.mark.parametrize("codec", ["opus", "mp3"])

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.flows import settings
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.run import estimates
@@ -127,7 +127,7 @@ def covered(kind: str, population: int, wanted: int, draws: int) -> tuple[float,
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", POPULATIONS)
-@pytest.mark.parametrize(("population", "wanted"), [(400, 50), (1500, 120)])
+@pytest.mark.parametrize(("population", "wanted"), [(400, 50), tiers.nightly(1500, 120)])
 def test_ninety_percent_intervals_hold_the_truth_that_often(
     kind: str, population: int, wanted: int
 ) -> None:

@@ -418,7 +418,7 @@ def test_exclusive_is_the_painter(spans: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("lost", tiers.few([0, 1, 2], 1))
 def test_control_lost_span_is_loud(own: Path, lost: int) -> None:
     """Three touching segments of a recording; without any one of them the ledger refuses."""
     spans = [(0.0, 0.7), (0.7, 1.5), (1.5, 2.2)]
@@ -618,7 +618,7 @@ def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("most", [8, tiers.nightly(16)])
+@pytest.mark.parametrize("most", [4, tiers.nightly(16)])
 def test_a_full_disk_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
     assert break_everywhere(small, tmp_path, _writes(), errno.ENOSPC, most) > 60
 
@@ -666,7 +666,7 @@ def test_too_little_memory_is_mended_by_a_rerun(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kills", [tiers.nightly(2), 8, tiers.nightly(20)])
+@pytest.mark.parametrize("kills", [tiers.nightly(2), 4, tiers.nightly(20)])
 def test_killed_anywhere(
     small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:

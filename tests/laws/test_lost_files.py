@@ -46,7 +46,7 @@ def newest(home: Path) -> Path:
 @pytest.mark.full
 @pytest.mark.parametrize(
     "names",
-    tiers.few([(TARS,), (LIST,), ("README.md", "croissant.json"), (TARS, LIST)], (TARS,), (LIST,)),
+    tiers.few([(TARS,), (LIST,), ("README.md", "croissant.json"), (TARS, LIST)], (TARS, LIST)),
 )
 @pytest.mark.parametrize("cut", [False, True], ids=["gone", "cut"])
 def test_what_is_lost_is_made_again(

@@ -26,7 +26,7 @@ def bench(
     ("kind", "damage", "verdict"),
     [
         ("audio/shard-*/*.pcm", "removed", "told"),
-        ("manifests/filter/shard-*/*-*.parquet", "removed", "told"),
+        tiers.nightly("manifests/filter/shard-*/*-*.parquet", "removed", "told"),
         tiers.nightly("manifests/package/facts/*/rows.arrow", "cut", "told"),
         tiers.nightly("datasets/v0002/wenet/*.tar", "removed", "told"),
         tiers.nightly("datasets/v0002/wenet/*.list", "flipped", "verify"),

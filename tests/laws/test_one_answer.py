@@ -125,7 +125,7 @@ def by_view(asked: Job) -> Iterator[tuple[str, tuple[object, ...]]]:
 
 
 @pytest.mark.full
-@fuzz.cases(50)
+@fuzz.cases(24)
 @given(settings(), st.sampled_from(STATES))
 def test_the_query_decides_each_clip_as_the_stages_do(
     base: Path, chosen: dict[str, Any], state: str

@@ -567,12 +567,12 @@ def computed(counts: dict[str, tuple[int, int]]) -> set[str]:
     return {n for n in ("shard", "filter", "resample", "transcribe") if counts[n][0]}
 
 
-#: Settings of stages with another value to compare with; a third of them by day.
+#: Settings of stages with another value to compare with; a sixth of them by day.
 COMPARED = [name for name, entry in STAGES.items() if entry.other is not None]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", tiers.few(COMPARED, *COMPARED[::3]))
+@pytest.mark.parametrize("name", tiers.few(COMPARED, *COMPARED[::6]))
 def test_what_a_change_computes(base: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
     stage, _, field = name.partition(".")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.test_show import said
-from tests.helpers import corpus, fuzz
+from tests.helpers import corpus, fuzz, tiers
 from tests.insight.test_report import recorded
 from tests.publish.test_splits import NOTHING, Clip, faults_of, hours, sides, table
 from uttermill.flows.cli import queries
@@ -64,7 +64,10 @@ def test_prompts_of_unknown_readers_come_apart_without_a_loss() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("readers", "count", "dev"), [(6, 6, 0.2), (20, 50, 0.05), (12, 8, 0.1)])
+@pytest.mark.parametrize(
+    ("readers", "count", "dev"),
+    [(6, 6, 0.2), tiers.nightly(20, 50, 0.05), tiers.nightly(12, 8, 0.1)],
+)
 def test_where_everybody_reads_everything_each_text_has_one_split(
     readers: int, count: int, dev: float
 ) -> None:
@@ -176,7 +179,7 @@ RULES = [[k for n, k in enumerate(STRICT) if some >> n & 1] for some in range(16
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("disjoint", RULES, ids="-".join)
+@pytest.mark.parametrize("disjoint", tiers.few(RULES, STRICT, [], LOOSE, ["text"]), ids="-".join)
 def test_who_shares_nothing_has_a_split_all_the_same(disjoint: list[str]) -> None:
     """Clips without a speaker, or a text, belong to no name that is kept together; nor does any if
     nothing is."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.tasks import audio, plugins
 from uttermill.tasks.base.errors import ConfigError, ItemError
 from uttermill.tasks.publish.upkeep import verify
@@ -116,7 +116,9 @@ def heard(version: Path, row: dict[str, Any]) -> int:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("listed", LISTS, ids=lambda listed: listed.__name__)
+@pytest.mark.parametrize(
+    "listed", tiers.few(LISTS, jsonl, kaldi_sides), ids=lambda listed: listed.__name__
+)
 def test_each_channel_is_packaged_with_its_own_sound_and_text(
     tmp_path: Path, listed: Callable[[Path, Path], dict[str, Any]]
 ) -> None:

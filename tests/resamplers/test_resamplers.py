@@ -43,7 +43,7 @@ def convert(samples: NDArray[np.float32], src: int, dst: int, plugin: Plugin) ->
 
 @pytest.mark.full
 @pytest.mark.parametrize("plugin", PLUGINS, ids=label)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(n=st.integers(0, 3000), src=st.sampled_from(RATES), dst=st.sampled_from(RATES))
 def test_length_is_exact(plugin: Plugin, n: int, src: int, dst: int) -> None:
     samples = np.full(n, 0.25, np.float32)

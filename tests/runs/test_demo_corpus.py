@@ -47,7 +47,7 @@ def test_contents(corpus: Path) -> None:
     assert len(list((corpus / "odds").iterdir())) == 11
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_odds_are_what_they_are_called(corpus: Path) -> None:
     import numpy as np
     import soundfile
@@ -62,7 +62,7 @@ def test_odds_are_what_they_are_called(corpus: Path) -> None:
     assert soundfile.read(odds / "opposite_channels.flac")[0].mean(axis=1).any() == np.False_
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_second_call_touches_nothing(corpus: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in corpus.rglob("*")}
     demo.make_corpus(corpus)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -177,8 +177,9 @@ def test_owners_tell_the_living_from_the_dead() -> None:
     assert history.is_alive(f"{ended.pid}@{host}@{start}") is False
 
 
-RUN = """
-import sys, time
+#: What costs CPU is imported once, for all runs.
+RUNS = """
+import os, signal, sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
@@ -191,13 +192,19 @@ def hang(number):
     time.sleep(120)
 
 @flow
-def prepare():
-    place = Path(sys.argv[1]) / "runs" / str(time.time_ns())
+def prepare(name, out):
+    place = Path(out) / "runs" / str(time.time_ns())
     run_folder.write_prefect_note(place, str(flow_run.id), history.owner())
-    print(flow_run.id, flush=True)
+    print(name, flow_run.id, os.getpid(), flush=True)
     map_chains([1, 2], hang, 2)
 
-prepare()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombie is left of a killed one
+for asked in sys.argv[2:]:
+    if not os.fork():
+        break
+else:
+    asked = sys.argv[1]
+prepare(*asked.split("="))
 """
 
 
@@ -218,24 +225,22 @@ CRASHED = {("flow", "Crashed"): 1, ("task", "Crashed"): 2}
 def test_the_next_run_closes_what_a_killed_one_left_open(
     prefect_api: Server, tmp_path: Path
 ) -> None:
-    outs = {"dead": tmp_path / "out", "alive": tmp_path / "out", "other": tmp_path / "other"}
-    environment = {**os.environ, "PREFECT_API_URL": prefect_api.url}
-    processes = {
-        name: subprocess.Popen(
-            [sys.executable, "-c", RUN, str(out)], env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )
-        for name, out in outs.items()
-    }  # fmt: skip
+    outs = {"alive": tmp_path / "out", "dead": tmp_path / "out", "other": tmp_path / "other"}
+    asked = [f"{name}={out}" for name, out in outs.items()]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", RUNS, *asked], text=True, stdout=subprocess.PIPE,
+        env={**os.environ, "PREFECT_API_URL": prefect_api.url}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     runs: dict[str, UUID] = {}
+    processes: dict[str, psutil.Process] = {}
     try:
-        for name, process in processes.items():
-            assert process.stdout is not None
-            runs[name] = UUID(process.stdout.readline().strip())
-        for run in runs.values():
-            wait_for(lambda run=run: states(run) == RUNNING)  # type: ignore[misc]
+        assert parent.stdout is not None
+        for name, run, pid in (parent.stdout.readline().split() for _ in outs):
+            runs[name], processes[name] = UUID(run), psutil.Process(int(pid))
+        for each in runs.values():
+            wait_for(lambda run=each: states(run) == RUNNING)  # type: ignore[misc]
         for name in ("dead", "other"):
-            processes[name].send_signal(signal.SIGKILL)
+            processes[name].kill()
             processes[name].wait()
 
         assert history.close_dead_runs(tmp_path / "out") == (1, 2)
@@ -254,10 +259,12 @@ def test_the_next_run_closes_what_a_killed_one_left_open(
         assert states(runs["other"]) == after
     finally:
         for process in processes.values():
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        parent.kill()
+        parent.wait()
+        assert parent.stdout is not None
+        parent.stdout.close()
 
 
 def test_stop_may_come_from_another_thread_and_twice() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.shard_store import manifest
@@ -85,8 +85,8 @@ def test_rows_are_hashed_together_as_each_alone(column: dict[str, list[Any]], co
     ("hours", "known", "count"),
     [
         (64, 0, 64),
-        (20_000, 0, 20_000),
-        (100_000, 0, 20_000),
+        tiers.nightly(20_000, 0, 20_000),
+        tiers.nightly(100_000, 0, 20_000),
         (250, 19_750, 250),
         (10_000, 90_000, 2000),
         (10, 100_000, 64),

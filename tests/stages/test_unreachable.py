@@ -135,8 +135,9 @@ def run(job: Job) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        ("read", errno.EIO), ("open", errno.ESTALE), tiers.nightly("read", errno.ENOTCONN),
-        ("open", errno.EACCES), tiers.nightly("read", errno.ETIMEDOUT),
+        ("read", errno.EIO), tiers.nightly("open", errno.ESTALE),
+        tiers.nightly("read", errno.ENOTCONN), tiers.nightly("open", errno.EACCES),
+        tiers.nightly("read", errno.ETIMEDOUT),
         tiers.nightly("open", errno.EMFILE), tiers.nightly("read", errno.EREMOTEIO),
         ("open", errno.ENOENT),
     ],

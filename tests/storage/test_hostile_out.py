@@ -18,7 +18,7 @@ from uttermill.tasks.shard_store import blobs, manifest
 from uttermill.tasks.storage import containment, place
 
 WAYS = {**tampered.IN_FILES, **tampered.LINKS}
-BY_DAY = ("a tar", "split of utterances")
+BY_DAY = ("split of utterances",)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_nothing_outside_is_touched(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", tiers.few(tampered.NAMES, *tampered.NAMES[:3], tampered.LONG, ""))
+@pytest.mark.parametrize("name", tiers.few(tampered.NAMES, tampered.NAMES[0], tampered.LONG))
 def test_a_row_with_such_a_name_is_damage(
     out: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

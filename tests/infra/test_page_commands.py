@@ -6,11 +6,13 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from prefect.settings.models.server.services import ServerServicesDBVacuumSettings
 
 from tests.infra.test_infra import INFRA, unknown
 from uttermill.flows import settings
@@ -101,3 +103,21 @@ def test_the_script_of_27000_hours(
     # The table's numbers are those of the script.
     for (_, hour), of_table in zip(hours[1:], told, strict=True):
         assert float(hour) == pytest.approx(of_table, rel=0.03)
+
+
+# The page for nights names the settings by which Prefect removes old runs, as this release knows
+# them.
+
+
+PAGE = Path(__file__).parents[2] / "infra" / "nightly.md"
+
+
+def test_the_page_removes_old_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = re.findall(r"^Environment=(PREFECT_\w+_DB_VACUUM_\w+)=(\S+)$", PAGE.read_text(), re.M)
+    assert len(lines) == 2
+    for name, value in lines:
+        monkeypatch.setenv(name, value)
+    settings = ServerServicesDBVacuumSettings()
+    assert settings.enabled_vacuum_types >= {"flow_runs", "events"}
+    assert settings.retention_period == timedelta(days=90)
+    assert settings.loop_seconds == 3600

@@ -237,7 +237,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "min_share": Entry(THRESHOLD, {"speech": 0.5}),
         "max_share": Entry(THRESHOLD, {"music": 0.5}),
     },
-    # `test_music.py` has one, and `test_distillmos.py` the weights.
+    # `test_music.py` has one, and `test_audio_language.py` the weights.
     "filters.music": {
         "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
         "threshold": Entry(RECIPE, 0.5),
@@ -369,7 +369,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "min_recording_speech": NUMBER,
                        "unless_wer": Entry(THRESHOLD, 0.3)},
-    # `test_phonemes.py` has their effects.
+    # `test_text.py` has their effects.
     "text.phonemes": dict.fromkeys(("voices", "stress", "punctuation", "required"),
                                    Entry(THRESHOLD)),
     "text.pii": {

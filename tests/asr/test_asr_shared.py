@@ -177,6 +177,30 @@ def test_an_utterance_in_another_language_is_heard_again_in_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("probability", "seconds", "sure", "foreign", "again"),
+    [
+        (0.95, 1.2, 0.9, True, True),
+        (0.6, 1.2, 0.9, False, False),
+        (0.6, 1.2, 0.2, False, True),  # a word that is written by its sound
+        (None, 1.2, 0.2, False, False),
+    ],
+)
+def test_short_ones_tell_their_language_where_another_is_likely(
+    probability: float | None, seconds: float, sure: float, foreign: bool, again: bool
+) -> None:
+    window = shared(2.0, seconds)
+    english = Language("en", 0.9, "en", 0.9)
+    other = Language("zh", probability, "zh", probability) if probability else english
+    said = words((0.0, 2.0), probability=0.9) + words((2.5, 2.5 + seconds), probability=sure)
+    heard = Window(BeamResult("a b", -0.4, 0.1, (1,) * 2), english, said, (), (english, other))
+    first, second = apart(heard, dict(enumerate(clips_of(window))), window).values()
+    assert not first.again
+    assert (second.foreign, second.again) == (foreign, again)
+    if again:
+        assert second.forced_language == ("zh" if foreign else None)
+
+
+@pytest.mark.parametrize(
     ("seconds", "stated", "score", "found"),
     [
         (3.0, 0.9, -0.2, ("una", "es")),
@@ -211,7 +235,7 @@ def test_a_doubtful_utterance_may_be_in_another_language_than_its_window(
     ("seem", "found"),
     [
         ([("en", 0.9), ("de", 0.95), ("zh", 0.6)], ["en", "de", "zh"]),
-        ([("en", 0.9), ("de", 0.8), ("zh", 0.6)], ["en", "en", "en"]),
+        ([("en", 0.9), ("de", 0.8), ("zh", 0.4)], ["en", "de", "en"]),
         ([("zh", 0.4), ("de", 0.95), ("en", 0.3)], ["en", "de", "en"]),
     ],
 )

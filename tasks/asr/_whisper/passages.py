@@ -25,7 +25,7 @@ from .. import SharedWindow, SpeechClip, Transcript, Word
 from .._words import LEAST_PROBABILITY
 from .results import DOUBTFUL, SILENCE_LOGPROB, BeamResult, Context, Window
 from .whole_clips import Hearing
-from .windows import LOOP_RATIO, SECONDS, ForcedClip
+from .windows import CERTAIN, LOOP_RATIO, SECONDS, ForcedClip
 
 #: Most audio of a window of several utterances, s: 30 less the silence that follows it.
 WINDOW_SECONDS = 29.0
@@ -35,8 +35,9 @@ PASSAGE_SECONDS = 8 * WINDOW_SECONDS
 #: together.
 TOKENS = 64
 
-#: Least length of a doubtful utterance that is transcribed again by itself: shorter ones, which
-#: gain most from neighbours, were worse alone.
+#: Least length of a doubtful utterance that is transcribed again by itself, in the language that it
+#: tells: shorter ones, which gain most from neighbours, were worse alone. Of any length in a window
+#: where another language is likely: a Mandarin word in English was "Zhongqiu", or translated.
 DOUBTED_SECONDS = 2.0
 FRAME = RATE // 50  # samples in which the level of an utterance is taken
 FAINTEST = 3e-5  # RMS of the noise between utterances, at least: -90 dB of full scale
@@ -163,6 +164,8 @@ def apart(
     `before`: utterances of the passage before it."""
     words_of = _by_place(window, shared)
     mean = _mean([word for words in words_of for word in words])
+    others = [one.probability or 0.0 for one in window.spoken if one.code != window.language.code]
+    certain = max(others, default=0.0) >= CERTAIN
     hearings = {}
     for key, clip in clips.items():
         words = words_of[clip.place - before]
@@ -174,10 +177,11 @@ def apart(
         usable = window.words is not None and window.heard.ratio <= LOOP_RATIO
         hearings[key] = hearing = Hearing(clip, window.language, [(heard, words)], usable)
         spoken = window.spoken[clip.place - before] if window.spoken else window.language
-        if spoken.code != window.language.code:
+        if spoken.code != window.language.code and certain:
             hearing.language, hearing.foreign, hearing.again = spoken, True, True
             continue
-        unsure = bool(words) and heard.avg_logprob < DOUBTFUL and hearing.seconds >= DOUBTED_SECONDS
+        hearing.tells = bool(others) or hearing.seconds >= DOUBTED_SECONDS
+        unsure = hearing.tells and heard.avg_logprob < DOUBTFUL
         hearing.again = not (usable and words and not unsure and not hearing.holes())
     return hearings
 

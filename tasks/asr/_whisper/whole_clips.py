@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 WIDEST_SECONDS = 25.0  # that are transcribed again for one hole
 PAUSE_SECONDS = 0.2  # shortest pause at which a text is parted
 EDGE_SECONDS = 0.15  # of speech by which the edge of a word may be wrong
-TELLING_SECONDS = 2.0  # least length by which Whisper tells a language
 ROUNDS = 6  # most further windows of one clip, or for each 30 s of a longer one
 
 
@@ -57,7 +56,7 @@ class Hearing:
 
     `again`: the text comes from a window that the clip shared, and is doubtful: the whole clip is
     transcribed by itself, and the better of the two texts stays. `foreign`: that text is not in the
-    clip's language, and does not stay.
+    clip's language, and does not stay. `tells`: its own language is detected then.
     """
 
     clip: SpeechClip
@@ -70,6 +69,7 @@ class Hearing:
     rounds: int = 0
     again: bool = False
     foreign: bool = False
+    tells: bool = False
 
     @property
     def seconds(self) -> float:
@@ -78,10 +78,10 @@ class Hearing:
     @property
     def forced_language(self) -> str | None:
         """The language in which missed spans are transcribed; None: the clip's own is detected,
-        where a text in its window's language is doubtful and the clip long enough to tell."""
-        doubted = self.again and not self.foreign and self.seconds >= TELLING_SECONDS
+        where a text in its window's language is doubtful."""
         stated = self.language.probability is None
-        return None if doubted and not stated else self.language.code
+        detects = self.again and self.tells and not self.foreign and not stated
+        return None if detects else self.language.code
 
     @property
     def words(self) -> tuple[Word, ...]:

@@ -307,7 +307,7 @@ def likeliest(hypotheses: Sequence[BeamResult], language: str) -> BeamResult:
 FRAMES = 50  # of encoder output in a second
 HEARD_SECONDS = 1.0  # a shorter utterance is taken to be in the language of its window
 #: Least probability of a language other than the window's. Once an utterance reaches the first, the
-#: second is enough for the others of its window.
+#: second is enough for the others of its window. Beside likely ones, doubtful ones tell their own.
 CERTAIN, LIKELY = 0.9, 0.5
 #: If a clip's text is less sure than the first, and its language less probable than the second, the
 #: next languages are tried, too: those of the third probability or more. From afar, an English
@@ -334,8 +334,8 @@ def languages_of_windows(
 def languages_of_utterances(
     model: WhisperModel, encoded: StorageView, shared: SharedWindow, language: Language
 ) -> tuple[Language, ...]:
-    """Language of each utterance of a window whose encoder output is (1, frames, width). A forced
-    `language` is that of all."""
+    """Language of each utterance of a window whose encoder output is (1, frames, width): the
+    window's, unless another is likely. A forced `language` is that of all."""
     if language.probability is None:
         return (language,) * len(shared.bounds)
     import ctranslate2
@@ -349,11 +349,9 @@ def languages_of_utterances(
             view = ctranslate2.StorageView.from_array(np.ascontiguousarray(part))
             spoken = _best(model.model.detect_language(view)[0])
         alone.append(spoken)
-    others = [probability for code, probability in alone if code != language.code]
-    least = LIKELY if max(others, default=0.0) >= CERTAIN else CERTAIN
     return tuple(
         Language(code, probability, code, probability)
-        if code != language.code and probability >= least
+        if code != language.code and probability >= LIKELY
         else language
         for code, probability in alone
     )

@@ -207,10 +207,12 @@ def listed(out: Path, shard: str, damaged: OnDamage = leave) -> pa.Table:
     return parts[-1].table if parts else RECORDINGS.empty_table()
 
 
-def listed_in(out: Path, shard: str, name: str, damaged: OnDamage = leave) -> pa.Table:
-    """`listed`, given the file name of the newest part from a listing of OUT."""
+def listed_in(
+    out: Path, shard: str, name: str, columns: Sequence[str], damaged: OnDamage = leave
+) -> pa.Table:
+    """These columns of `listed`, given the file name of the newest part from a listing of OUT."""
     try:
-        return open_parts(folder(out, "shard", shard) / name)[-1].table
+        return open_parts(folder(out, "shard", shard) / name, columns)[-1].table
     except CorruptManifest:
         return listed(out, shard, damaged)
 
@@ -231,9 +233,9 @@ PARTS_HELD = 64  # files
 _parts: dict[Path, list[Part]] = {}
 
 
-def open_parts(path: Path) -> list[Part]:
-    """The parts of a file, after checking the hash in its name. Raises CorruptManifest if it
-    differs or the file is missing.
+def open_parts(path: Path, columns: Sequence[str] | None = None) -> list[Part]:
+    """The parts of a file, at least with these columns, after checking the hash in its name. Raises
+    CorruptManifest if it differs or the file is missing.
 
     Pass a path that was just listed: on object stores, a cached file is not looked up again.
     """
@@ -248,7 +250,7 @@ def open_parts(path: Path) -> list[Part]:
     if hashlib.sha256(data).hexdigest()[:16] != named:
         raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
     try:  # somebody may have given other bytes the right name
-        table = tables.from_parquet(data)
+        table = tables.from_parquet(data, columns)
         meta: Footer = json.loads((table.schema.metadata or {})[b"uttermill"])
         parts, row = list[Part](), 0
         for name, rows in meta.pop(HOLDS, [(path.stem, len(table))]):
@@ -259,9 +261,10 @@ def open_parts(path: Path) -> list[Part]:
         raise CorruptManifest(f"manifest {path} cannot be read: {error}", str(path)) from error
     if not sound:
         raise CorruptManifest(f"manifest {path} names files that no run writes", str(path))
-    if len(_parts) >= PARTS_HELD:
-        _parts.clear()
-    _parts[path] = parts
+    if columns is None:
+        if len(_parts) >= PARTS_HELD:
+            _parts.clear()
+        _parts[path] = parts
     return parts
 
 

@@ -24,6 +24,11 @@ PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
 MOST_PARTS = 31
 BYTES_A_SECOND = 16000  # assumed without a length in the header: 128 kbit/s
 ROOT = "manifests/shard"
+#: What `note` reads of a shard's rows.
+COLUMNS = (
+    *("recording", "dataset", "guard", "locator", "listed", "content", "present", "error_code"),
+    *("parts", "size", "header_seconds"),
+)
 
 
 class Columns(NamedTuple):
@@ -83,7 +88,7 @@ def read(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -
     recordings = KnownRecordings(names, [0.0] * len(names), [{} for _ in names], columns[0])
     for number, name in enumerate(names):
         if name in newest:
-            table = manifest.listed_in(out, name, newest[name], damaged)
+            table = manifest.listed_in(out, name, newest[name], COLUMNS, damaged)
             columns.append(note(recordings, number, table))
     recordings.columns = _sorted(columns)
     return recordings
@@ -93,13 +98,10 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     """The columns of a shard's rows; also stores their audio and count in `recordings`."""
     present = table["present"].to_numpy()
     recordings.seconds[number] = float(seconds_of(table)[present].sum())
-    present_rows = table.filter(pa.array(present)).select(["dataset", "error_code"])
-    grouped = present_rows.group_by("dataset").aggregate(
-        [([], "count_all"), ("error_code", "count")]
-    )
-    recordings.counts[number] = {
-        row["dataset"]: (row["count_all"], row["error_code_count"]) for row in grouped.to_pylist()
-    }
+    counts = recordings.counts[number] = Counts()
+    for row in table.select(["dataset", "error_code"]).filter(pa.array(present)).to_pylist():
+        here, failed = counts.get(row["dataset"], (0, 0))
+        counts[row["dataset"]] = here + 1, failed + (row["error_code"] is not None)
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
     flags |= np.where(manifest.passing(table), PASSING, 0)

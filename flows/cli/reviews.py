@@ -22,8 +22,8 @@ from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject, parsed
 from ...tasks.base.schema import LEDGER_FILE
-from ...tasks.corpus import limits
 from ...tasks.publish import package
+from ...tasks.publish.corpus import limits
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import decision_log
 from ...tasks.shard_store.decision_log import Decision

@@ -112,8 +112,8 @@ def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]
 
 
 def test_set(args: argparse.Namespace) -> Exit:
-    from ...tasks.corpus import held_out
     from ...tasks.plugins import checked
+    from ...tasks.publish.corpus import held_out
     from ...tasks.settings import PackageSettings
     from ...tasks.settings.job import Job
     from ...tasks.sources import table

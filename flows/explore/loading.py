@@ -14,7 +14,7 @@ from ...tasks import plugins, storage
 from ...tasks.base import schema, shelves
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.logs import log
-from ...tasks.corpus import limits
+from ...tasks.publish.corpus import limits
 from ...tasks.publish.outcomes import shard_batches
 from ...tasks.storage import versions
 from ...tasks.storage.queries import identifier, literal

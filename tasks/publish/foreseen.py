@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from ..accounting.ledger import NOT_PUBLISHED, PENDING
 from ..base.arrays import UInt64s
 from ..base.schema import LEDGER_FILE, RecordingRow
-from ..corpus import rejections
 from ..settings.job import Job
 from ..shard_store.index import Index
 from ..storage import owners, sorted_keys, tables, temporary, versions
 from . import published_columns
 from .choosing import next_version
+from .corpus import rejections
 from .outcomes import batch_outcomes, shard_batches
 from .outcomes.shard_batches import LIMITS, WAITING, ShardBatch
 from .unchanged import fact_keys

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from .. import storage
 from ..base.schema import UTTERANCES_FILE
-from ..corpus import identities, rejections
 from ..scoring import near_texts
 from ..settings.job import Job
 from ..settings.package import REST
@@ -28,6 +27,7 @@ from . import speakers
 from .choosing import split_input
 from .choosing.components import KINDS, Names
 from .choosing.split_input import WORDS
+from .corpus import identities, rejections
 from .outcomes.shard_batches import ShardBatch
 from .speakers import Speakers
 

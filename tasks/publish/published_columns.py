@@ -30,7 +30,6 @@ from ..base.schema import (
     AnyRow,
     TranscriptRow,
 )
-from ..corpus import identities
 from ..plugins.annotation_kinds import Array, Event
 from ..recording import turns
 from ..recording.locator import SECOND, SECOND_LANGUAGE, SECOND_TEXT
@@ -53,6 +52,7 @@ from ..shard_store.clip_choice import labels_kept
 from ..shard_store.shard_view import ShardView
 from ..shard_store.utterance import CutUtterance, FinalUtterance
 from . import text_marks
+from .corpus import identities
 
 #: Where a planned row's PCM is stored; not published.
 SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}

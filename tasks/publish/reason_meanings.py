@@ -9,11 +9,11 @@ from typing import Final
 from ..accounting import ledger, summary
 from ..base import schema
 from ..base.errors import CODES
-from ..corpus import limits
 from ..plugins.rules import Allowed, Rule
 from ..settings.job import Job
 from ..shard_store import enhanced
 from ..shard_store.text_values import text_columns
+from .corpus import limits
 
 
 def meanings(job: Job, names: Iterable[str]) -> dict[str, str]:

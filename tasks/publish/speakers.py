@@ -3,7 +3,7 @@
 In the outcomes of a shard, a voice that the diarizer found is named `<path>#<number>`. Code that
 reads these rows replaces that name by the speaker's name across recordings.
 
-    speakers.parquet    the speaker of each voice of each recording (`tasks.corpus.identities`)
+    speakers.parquet    the speaker of each voice of each recording (`corpus.identities`)
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..base.arrays import Int32s, UInt64s
 from ..base.counting import counted
 from ..base.json_types import DatasetJson
 from ..base.schema import LEDGER_FILE, SPEAKERS, UTTERANCES_FILE
-from ..corpus import identities
-from ..corpus.identities import VoiceTables
 from ..recording import forgotten, ids
 from ..settings.job import Job
 from ..settings.package import keeps_speakers_apart
 from ..shard_store import recipe
 from ..storage import long_columns, sorted_keys, tables
 from ..storage.versions import Proved
+from .corpus import identities
+from .corpus.identities import VoiceTables
 
 FILE = identities.FILE
 

@@ -14,9 +14,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from .. import corpus
 from ..base.json_types import Balance, JsonObject, Summary
-from ..corpus import held_out, limits
 from ..plugins import source_code
 from ..recording import forgotten
 from ..settings import package
@@ -27,6 +25,8 @@ from ..shard_store.index import Index, Notes, digest
 from ..shard_store.stored_shard import tells_datasets_apart
 from ..stages import stage
 from ..storage import versions
+from . import corpus
+from .corpus import held_out, limits
 from .dataset import datacard
 from .outcomes import batch_outcomes, shard_batches
 from .published_columns import second_texts_kept

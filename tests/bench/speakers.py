@@ -41,9 +41,9 @@ from tests.helpers.sounding import by_ffmpeg
 from uttermill.tasks import audio
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.arrays import RATE
-from uttermill.tasks.corpus import identities
 from uttermill.tasks.diarizers import Turn, segments
 from uttermill.tasks.filters import speaker_purity
+from uttermill.tasks.publish.corpus import identities
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.recording.turns import Voices
 from uttermill.tasks.segmenters._at_turns import stretches

@@ -15,8 +15,8 @@ from tests.helpers import corpus
 from uttermill.flows.cli.command_line import main
 from uttermill.flows.settings import of_mapping
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.corpus import held_out
 from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.publish.corpus import held_out
 from uttermill.tasks.settings import FilterSettings, Source
 from uttermill.tasks.settings.job import Job
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from uttermill.tasks.corpus import limits
 from uttermill.tasks.plugins.rules import Rule
 from uttermill.tasks.publish import foreseen
+from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.storage import queries

@@ -29,7 +29,6 @@ from uttermill.tasks import audio
 from uttermill.tasks.accounting import broken, metrics
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.base.schema import LEDGER, METRICS
-from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.insight.report import (
@@ -44,6 +43,7 @@ from uttermill.tasks.insight.report import (
 from uttermill.tasks.insight.report.clips import Sample
 from uttermill.tasks.insight.report.outcome_columns import Columns
 from uttermill.tasks.publish import reason_meanings
+from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Cost, Job
 from uttermill.tasks.storage import queries, tables, versions

@@ -16,13 +16,13 @@ from tests.insight.test_report import job_of, recorded
 from tests.insight.test_report_choice import ledger_row
 from tests.plugins import erring_asr
 from uttermill.flows.run import report
-from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import clip_table, measure_charts
 from uttermill.tasks.insight.report.choice import DIFFERS, Why
 from uttermill.tasks.insight.report.clip_table import PER_KIND, first, kind_of
 from uttermill.tasks.insight.report.clips import Sample
 from uttermill.tasks.insight.report.outcome_columns import Columns
+from uttermill.tasks.publish.corpus import limits
 
 VERDICTS = [{"use": "agreement", "min": 0.7}, {"use": "logprob", "min": -0.25}]
 NAN = float("nan")

@@ -20,7 +20,6 @@ from tests.insight.test_report import Page, recorded
 from uttermill.flows.run import report
 from uttermill.tasks import audio
 from uttermill.tasks.base.schema import LEDGER
-from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import (
     choice,
@@ -32,6 +31,7 @@ from uttermill.tasks.insight.report import (
 from uttermill.tasks.insight.report.choice import Why
 from uttermill.tasks.insight.report.ledger_facts import Ledger
 from uttermill.tasks.insight.report.outcome_columns import Columns
+from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Job
 

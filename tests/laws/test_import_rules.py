@@ -157,7 +157,6 @@ LAYERS = (
     "tasks.shard_store tasks.accounting tasks.sources tasks.diarizers tasks.segmenters "
     "tasks.filters tasks.enhance tasks.resamplers tasks.levels tasks.asr tasks.text tasks.formats",
     "tasks.stages",
-    "tasks.corpus",
     "tasks.publish tasks.insight",
     "tasks.runs tasks.pipeline tasks.preload",
     "flows",

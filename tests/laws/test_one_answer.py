@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import corpus, fuzz
-from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight.estimating import planning, sample, what_if
 from uttermill.tasks.publish import foreseen
+from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.publish.outcomes.shard_batches import LIMITS
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import decision_log, manifest

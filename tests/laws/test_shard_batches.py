@@ -15,8 +15,8 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import RunError
-from uttermill.tasks.corpus import limits
 from uttermill.tasks.publish import foreseen
+from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.runs.executor import Here

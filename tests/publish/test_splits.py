@@ -22,11 +22,11 @@ from uttermill.flows import settings as flow_settings
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.base.json_types import JsonObject
 from uttermill.tasks.base.schema import SPLITS
-from uttermill.tasks.corpus import rejections
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish import foreseen, leaks
 from uttermill.tasks.publish.choosing import components, selection, split_input, splits
 from uttermill.tasks.publish.choosing.components import SplitTable
+from uttermill.tasks.publish.corpus import rejections
 from uttermill.tasks.publish.upkeep.verify import split_faults, verify
 from uttermill.tasks.settings import PackageSettings
 from uttermill.tasks.settings.job import Job

@@ -18,11 +18,11 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from tests.helpers import corpus
 from tests.plugins import voiced
 from uttermill.tasks.base.schema import SPEAKERS
-from uttermill.tasks.corpus import identities
-from uttermill.tasks.corpus.identities import VOICES
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish.choosing import components, selection
 from uttermill.tasks.publish.choosing.components import speakers_in
+from uttermill.tasks.publish.corpus import identities
+from uttermill.tasks.publish.corpus.identities import VOICES
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.speech import linkage as linking

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from uttermill.tasks.corpus import identities
-from uttermill.tasks.corpus.identities import VOICES
 from uttermill.tasks.formats import emilia, kaldi
 from uttermill.tasks.insight.report.ledger_facts import Ledger
 from uttermill.tasks.publish.choosing import next_version
+from uttermill.tasks.publish.corpus import identities
+from uttermill.tasks.publish.corpus.identities import VOICES
 from uttermill.tasks.storage import long_columns
 
 ROWS, LONG, CHUNKS = 64, 1 << 20, 34  # 2.1 GiB in all

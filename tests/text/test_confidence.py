@@ -21,11 +21,11 @@ from tests.text.test_text import reason
 from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.base.json_types import JsonObject
-from uttermill.tasks.corpus import ROW, rejections
-from uttermill.tasks.corpus.rejections import TranscribedRows
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.plugins import loading
 from uttermill.tasks.plugins.rules import Rejection, judge
+from uttermill.tasks.publish.corpus import ROW, rejections
+from uttermill.tasks.publish.corpus.rejections import TranscribedRows
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.text import (
     ScoredTranscript,

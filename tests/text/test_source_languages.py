@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
-from uttermill.tasks.corpus import ROW
 from uttermill.tasks.insight import source_languages
+from uttermill.tasks.publish.corpus import ROW
 from uttermill.tasks.text.language import SourceLanguages
 
 GUESSING = {"backend": {"use": "tests.plugins.guessing_asr"}}

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ... import corpus, plugins
+from ... import plugins
 from ...base.counting import counted
 from ...base.schema import RecordingRow
-from ...corpus import held_out
+from ...publish import corpus
+from ...publish.corpus import held_out
 from ...recording import Segment
 from ...scoring import clean, normalise, unmarked
 from ...scoring.rates import language_of

@@ -8,13 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import corpus
 from ...accounting.ledger import PENDING
 from ...base import logs
 from ...base.json_types import JsonObject
-from ...corpus import limits
-from ...publish import foreseen, leaks
+from ...publish import corpus, foreseen, leaks
 from ...publish.choosing import components
+from ...publish.corpus import limits
 from ...settings.job import Job
 from ...shard_store import clip_choice, manifest, recipe
 

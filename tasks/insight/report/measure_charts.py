@@ -17,8 +17,8 @@ import numpy as np
 
 from ...base.arrays import Bools, Float64s, Int32s, Int64s
 from ...base.json_types import JsonObject
-from ...corpus import limits
 from ...plugins.rules import Limit
+from ...publish.corpus import limits
 from .outcome_columns import Columns
 
 BINS = 40

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...base.arrays import Bools, Float64s, Int32s
-from ...corpus import limits
 from ...plugins.rules import Rule
+from ...publish.corpus import limits
 from ...settings.job import Job
 from ...storage import queries
 

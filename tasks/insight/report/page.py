@@ -21,8 +21,8 @@ from ...base import masking
 from ...base.counting import counted
 from ...base.json_types import JsonObject, Summary
 from ...base.schema import UTTERANCES_FILE
-from ...corpus import limits
 from ...publish import foreseen, reason_meanings
+from ...publish.corpus import limits
 from ...publish.dataset import composition
 from ...scoring import near_texts
 from ...settings.job import Job

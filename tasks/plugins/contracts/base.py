@@ -95,7 +95,7 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def tables(self, *columns: str) -> Iterator[pa.Table]:
-        """These columns of `tasks.corpus.ROW`, or measures that the plug-in `asks` for."""
+        """These columns of `tasks.publish.corpus.ROW`, or measures that the plug-in `asks` for."""
 
     def published(self, numbers: Int64s) -> Bools:
         """Whether each of these rows is in the newest version: cheaper than the column for a few

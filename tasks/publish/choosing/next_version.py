@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ... import corpus, storage
+from ... import storage
 from ...base.arrays import Bools, Float64s, Int16s, Int32s, Int64s, UInt64s
 from ...base.errors import RunError
 from ...base.json_types import HeldOutSet, JsonObject
 from ...base.logs import log
-from ...corpus import rejections
-from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
 from ...storage import long_columns, tables, versions
-from .. import speakers
+from .. import corpus, speakers
+from ..corpus import rejections
+from ..corpus.rejections import OfCorpus
 from ..outcomes.shard_batches import LIMITS, ShardBatch
 from ..speakers import Speakers
 from . import selection, split_input, splits

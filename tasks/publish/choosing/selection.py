@@ -17,13 +17,13 @@ import pyarrow as pa
 from ... import storage
 from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
 from ...base.logs import log
-from ...corpus import held_out, rejections
 from ...recording import forgotten
 from ...settings import package
 from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
 from ...storage import sorted_keys, versions
+from ..corpus import held_out, rejections
 from ..output_shards import layout
 from . import splits
 from .components import HOUR, KINDS, RECORDING, SPEAKER, Nodes, Sides, SplitTable

@@ -16,12 +16,12 @@ from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
 from ...base.counting import counted
 from ...base.errors import RunError
 from ...base.json_types import ListDescription
-from ...corpus import rejections
 from ...settings import PackageSettings, package
 from ...settings.package import SplitList
 from ...shard_store import clip_choice
 from ...storage import long_columns, sorted_keys
 from ...storage.long_columns import joined
+from ..corpus import rejections
 from ..speakers import Speakers
 from .components import KINDS, TALKING, Names, Sides, agreed, microseconds, speakers_in
 

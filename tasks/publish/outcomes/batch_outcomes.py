@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import corpus, storage
+from ... import storage
 from ...accounting import ledger
 from ...base import process_memory
 from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
-from ...corpus import identities, limits
 from ...plugins.rules import Rule, judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job
@@ -34,7 +33,8 @@ from ...shard_store.utterance import CutUtterance, FinalUtterance, HeardUtteranc
 from ...stages.filter import todo as cuts_lacking
 from ...stages.stage import PER_SHARD, weights_of
 from ...storage import tables
-from .. import published_columns
+from .. import corpus, published_columns
+from ..corpus import identities, limits
 from . import shard_batches
 from .shard_batches import AT, DECIDED, LIMITS, SPANS, STATED, BatchFacts, ShardBatch, arrow_bytes
 

@@ -37,13 +37,13 @@ from ...accounting.ledger import PENDING
 from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest
 from ...base.schema import LedgerRow
-from ...corpus import limits, rejections
 from ...recording import ids as recording_ids
 from ...settings.job import Job
 from ...shard_store import blobs, clip_choice, decision_log
 from ...shard_store.recipe import digest
 from ...shard_store.stored_shard import tells_datasets_apart
 from ...storage import long_columns, sorted_keys, tables
+from ..corpus import limits, rejections
 
 AT_ONCE = 8  # shards in a batch
 AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome

@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ... import corpus, plugins
+from ... import plugins
 from ...base.arrays import Int64s
 from ...base.json_types import DatasetJson, JsonObject
 from ...base.schema import UTTERANCES_FILE
 from ...settings.job import Job
 from ...storage import queries, tables
+from .. import corpus
 from ..choosing import next_version
 from ..choosing.next_version import Choice
 from ..outcomes.shard_batches import ShardBatch

@@ -15,17 +15,17 @@ from itertools import chain
 
 import pyarrow as pa
 
-from ..plugins import rules
-from ..plugins.rules import Allowed, Limit, Rule, Within
-from ..settings.job import Job
-from ..shard_store import annotated, clip_choice, enhanced, model_answers
-from ..shard_store.chosen_rules import filter_rules, rules_of
-from ..shard_store.shard_view import PERSON
-from ..shard_store.text_values import text_columns
-from ..shard_store.utterance import FinalUtterance
-from ..storage import queries
-from ..storage.queries import identifier, literal
-from ..text import SHARED_COLUMNS
+from ...plugins import rules
+from ...plugins.rules import Allowed, Limit, Rule, Within
+from ...settings.job import Job
+from ...shard_store import annotated, clip_choice, enhanced, model_answers
+from ...shard_store.chosen_rules import filter_rules, rules_of
+from ...shard_store.shard_view import PERSON
+from ...shard_store.text_values import text_columns
+from ...shard_store.utterance import FinalUtterance
+from ...storage import queries
+from ...storage.queries import identifier, literal
+from ...text import SHARED_COLUMNS
 
 SPARED = "spared"
 #: Facts about every utterance, before the values that rules compare.

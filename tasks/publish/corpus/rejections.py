@@ -19,16 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .. import corpus, plugins
-from ..base.arrays import Bools, Float32s, Float64s, Int64s
-from ..base.json_types import HeldOutSet, JsonObject
-from ..plugins.contracts.base import Rows
-from ..plugins.rules import Rejection
-from ..scoring.text_sketches import BANDS, LEAST, ROWS, Known
-from ..settings.job import Job
-from ..shard_store import decision_log
-from ..speech.embedding import SIZE
-from ..storage import queries, tables
+from ... import plugins
+from ...base.arrays import Bools, Float32s, Float64s, Int64s
+from ...base.json_types import HeldOutSet, JsonObject
+from ...plugins.contracts.base import Rows
+from ...plugins.rules import Rejection
+from ...scoring.text_sketches import BANDS, LEAST, ROWS, Known
+from ...settings.job import Job
+from ...shard_store import decision_log
+from ...speech.embedding import SIZE
+from ...storage import queries, tables
+from .. import corpus
 from . import held_out
 from .held_out import ITEMS, HeldOut
 from .limits import OUTCOME_COLUMNS
@@ -255,7 +256,7 @@ def _by_text(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
 
 
 def _by_sound(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
-    from ..filters import duplicate
+    from ...filters import duplicate
 
     _, settings = plugins.FILTERS.resolve(held_out.fingerprinting(job))
     assert isinstance(settings, duplicate.Settings)

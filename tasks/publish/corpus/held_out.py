@@ -20,22 +20,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .. import plugins, storage
-from ..base.counting import counted
-from ..base.errors import ConfigError
-from ..base.json_types import HeldOutSet
-from ..base.logs import log
-from ..base.schema import CutRow, RecordingRow
-from ..plugins.annotation_kinds import key
-from ..scoring import languages, text_sketches, unmarked
-from ..scoring.normalisers import normalise
-from ..scoring.text_sketches import Sketches
-from ..settings import Plugin
-from ..settings.job import Job
-from ..settings.package import Excluded
-from ..shard_store.cuts import speakers_of
-from ..stages.listing import once
-from ..stages.listing.skipped import SkippedEntries
+from ... import plugins, storage
+from ...base.counting import counted
+from ...base.errors import ConfigError
+from ...base.json_types import HeldOutSet
+from ...base.logs import log
+from ...base.schema import CutRow, RecordingRow
+from ...plugins.annotation_kinds import key
+from ...scoring import languages, text_sketches, unmarked
+from ...scoring.normalisers import normalise
+from ...scoring.text_sketches import Sketches
+from ...settings import Plugin
+from ...settings.job import Job
+from ...settings.package import Excluded
+from ...shard_store.cuts import speakers_of
+from ...stages.listing import once
+from ...stages.listing.skipped import SkippedEntries
 
 ITEMS = pa.schema(
     {
@@ -259,9 +259,9 @@ def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str
 
 def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str) -> pa.Table:
     """ITEMS of the recordings of a set, cut as the job cuts its own: their sounds and voices."""
-    from ..stages import filter as cutting  # decodes: heavy to import
-    from ..stages import probe
-    from ..stages.contract import OfRecording
+    from ...stages import filter as cutting  # decodes: heavy to import
+    from ...stages import probe
+    from ...stages.contract import OfRecording
 
     wanted = [fingerprinting(job)] if one.compares("audio") else []
     wanted += [Plugin(use=VOICE)] if one.compares("voice") else []

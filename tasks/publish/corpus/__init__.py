@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from .. import plugins
-from ..base.schema import AnyRow
-from ..plugins.contracts import Measuring
-from ..settings import Plugin
-from ..settings.job import Job
-from ..shard_store.cuts import speakers_of
-from ..shard_store.text_values import compared, final_text
-from ..shard_store.utterance import CutUtterance, FinalUtterance
+from ... import plugins
+from ...base.schema import AnyRow
+from ...plugins.contracts import Measuring
+from ...settings import Plugin
+from ...settings.job import Job
+from ...shard_store.cuts import speakers_of
+from ...shard_store.text_values import compared, final_text
+from ...shard_store.utterance import CutUtterance, FinalUtterance
 
 ROW = pa.schema(
     {

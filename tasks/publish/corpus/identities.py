@@ -30,16 +30,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..base.arrays import Bools, Float32s, Float64s, Int32s, UInt64s
-from ..base.schema import SPEAKERS, RecordingRow
-from ..recording import ids
-from ..recording.turns import Turn
-from ..shard_store.cuts import segments_of
-from ..shard_store.shard_view import ShardView
-from ..shard_store.stored_shard import part_of
-from ..speech.embedding import SIZE, unit
-from ..speech.linkage import linked
-from ..storage import long_columns, queries, sorted_keys, tables
+from ...base.arrays import Bools, Float32s, Float64s, Int32s, UInt64s
+from ...base.schema import SPEAKERS, RecordingRow
+from ...recording import ids
+from ...recording.turns import Turn
+from ...shard_store.cuts import segments_of
+from ...shard_store.shard_view import ShardView
+from ...shard_store.stored_shard import part_of
+from ...speech.embedding import SIZE, unit
+from ...speech.linkage import linked
+from ...storage import long_columns, queries, sorted_keys, tables
 
 BYTES = 2 * SIZE
 VOICES = pa.schema(

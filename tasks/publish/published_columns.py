@@ -2,8 +2,8 @@
 
 `base.schema.rows` declares names, types, units and meanings: `UtteranceRow` the columns that every
 version has, `AddedRow` those that settings add. So a new column is a line there and an entry here:
-of `of_cuts`, `of_pcm` or `of_texts`, or, if settings add it, of VALUES and of ADDED_BY. Measures
-and annotations come from plug-ins.
+of OF_CUTS, OF_PCM or OF_TEXTS, or, if settings add it, of VALUES and of ADDED_BY. Measures and
+annotations come from plug-ins.
 
 The metadata of an annotation's column are `annotation` (its kind), `rate` (of an array), and
 `published` if formats hold the column, too.
@@ -51,6 +51,7 @@ from ..shard_store.annotated import SPOKEN
 from ..shard_store.clip_choice import labels_kept
 from ..shard_store.shard_view import ShardView
 from ..shard_store.utterance import CutUtterance, FinalUtterance
+from ..storage import tables
 from . import text_marks
 from .corpus import identities
 
@@ -138,9 +139,18 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
 def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
     """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
     columns by which clips are chosen."""
-    clips, job = Clips(view, utterances), view.job
-    texts = {*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts)}
-    given = of_cuts(clips) | of_pcm(clips) | of_texts(clips)
+    clips, job = _Clips(view, utterances), view.job
+    texts = {
+        text_values.SOURCE,
+        *text_values.DERIVED,
+        *text_values.text_columns(job.transcribe.verdicts),
+    }
+    stored = zip(utterances, clips.audio, clips.muted, strict=True)
+    given = tables.columns_of(OF_CUTS, [*map(_of_cut, utterances)])
+    given |= tables.columns_of(OF_PCM, [_of_pcm(view.shard, *one) for one in stored])
+    given |= tables.columns_of(
+        OF_TEXTS, [(t.text, t.normalised, t.hypothesis, t.words) for t in clips.texts]
+    )
     added = VALUES | (REFERENCE_VALUES if job.transcribe.reference_words else {})
     added |= _of_annotations(job)
     schema, arrays = row_schema(job), []
@@ -158,7 +168,7 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-class Clips:
+class _Clips:
     """What columns are made from: an entry for each utterance, None or empty if it is pending."""
 
     def __init__(self, view: ShardView, every: Sequence[FinalUtterance]) -> None:
@@ -197,7 +207,7 @@ class Clips:
         return [_muted(self.job, shard, u) if u.muted else {} for u in self.every]
 
 
-_ColumnValues = Callable[[Clips], Sequence[object]]
+_ColumnValues = Callable[[_Clips], Sequence[object]]
 
 
 def _of_packaged(value: Callable[[FinalUtterance], object]) -> _ColumnValues:
@@ -221,51 +231,40 @@ def _of_muted(name: str) -> _ColumnValues:
     return lambda clips: [muted.get(name) for muted in clips.muted]
 
 
-def of_cuts(clips: Clips) -> dict[str, Sequence[object]]:
-    """What is known once an utterance is cut, so that pending ones have it, too."""
-    cuts = [u.cut for u in clips.every]
-    recordings, rows = [cut.recording for cut in cuts], [u.heard.transcript for u in clips.every]
-    return {
-        "id": [cut.id for cut in cuts],
-        "source_id": [cut.source_id for cut in cuts],
-        "dataset": [recording["dataset"] for recording in recordings],
-        "split": ["train"] * len(cuts),  # until splits are assigned
-        "recording": [recording["recording"] for recording in recordings],
-        "source_path": [recording["source_path"] for recording in recordings],
-        "channel": [*map(channel_of, recordings)],
-        "start": [cut.start / cut.rate for cut in cuts],
-        "end": [cut.end / cut.rate for cut in cuts],
-        "start_seconds": [*map(_container_time, clips.every)],
-        "speaker": [cut.speaker for cut in cuts],
-        # A pending utterance has the language of a first transcript, if there is one.
-        "language": [row and row["language"] for row in rows],
-    }
+#: What is known once an utterance is cut, so that pending ones have it, too (`_of_cut`).
+OF_CUTS = (
+    *("id", "source_id", "dataset", "split", "recording", "source_path", "channel"),
+    *("start", "end", "start_seconds", "speaker", "language"),
+)
+OF_PCM = ("num_samples", "sample_rate", "sha256", "work_shard", "blob", "blob_offset")
+OF_TEXTS = ("text", "normalised", "hypothesis", "word_times")  # of `hidden.Texts`
 
 
-def of_pcm(clips: Clips) -> dict[str, Sequence[object]]:
-    """Its PCM and where that is stored. A pending utterance has its length and rate before
-    resampling, and the recipe of its PCM."""
-    pairs = [(u.cut, pcm) for u, pcm in zip(clips.every, clips.audio, strict=True)]
-    hashes = [pcm["sha256"] if pcm else cut.audio for cut, pcm in pairs]
-    muted = zip(clips.muted, hashes, strict=True)
-    return {
-        "num_samples": [pcm["num_samples"] if pcm else cut.end - cut.start for cut, pcm in pairs],
-        "sample_rate": [pcm["rate"] if pcm else cut.rate for cut, pcm in pairs],
-        "sha256": [columns.get("sha256", stored) for columns, stored in muted],
-        "work_shard": [u and clips.view.shard for u in clips.packaged],
-        "blob": [pcm and pcm["blob"] for pcm in clips.audio],
-        "blob_offset": [pcm and pcm["offset"] for pcm in clips.audio],
-    }
+def _of_cut(u: FinalUtterance) -> tuple[object, ...]:
+    cut, recording, row = u.cut, u.cut.recording, u.heard.transcript
+    return (
+        cut.id,
+        cut.source_id,
+        recording["dataset"],
+        "train",  # until splits are assigned
+        recording["recording"],
+        recording["source_path"],
+        channel_of(recording),
+        cut.start / cut.rate,
+        cut.end / cut.rate,
+        _container_time(u),
+        cut.speaker,
+        row and row["language"],  # a pending utterance may have a first transcript
+    )
 
 
-def of_texts(clips: Clips) -> dict[str, Sequence[object]]:
-    return {
-        "text": [texts.text for texts in clips.texts],
-        "normalised": [texts.normalised for texts in clips.texts],
-        "hypothesis": [texts.hypothesis for texts in clips.texts],
-        "word_times": [texts.words for texts in clips.texts],
-        "text_source": [row.get(text_values.SOURCE) for row in clips.values],
-    }
+def _of_pcm(shard: str, u: FinalUtterance, pcm: AnyRow | None, muted: AnyRow) -> tuple[object, ...]:
+    """A pending utterance has its length and rate before resampling, and the recipe of its PCM."""
+    if pcm is None:
+        packaged = shard if u.outcome.outcome == "packaged" else None
+        return u.cut.end - u.cut.start, u.cut.rate, u.cut.audio, packaged, None, None
+    sha256 = muted.get("sha256", pcm["sha256"])
+    return pcm["num_samples"], pcm["rate"], sha256, shard, pcm["blob"], pcm["offset"]
 
 
 def _container_time(u: FinalUtterance) -> float | None:
@@ -474,7 +473,7 @@ def _of_annotations(job: Job) -> dict[str, _ColumnValues]:
     return values | {name: by_turns[name] for name in _spoken(job)}
 
 
-def _turns(clips: Clips) -> list[object]:
+def _turns(clips: _Clips) -> list[object]:
     """Turns within each clip, in s from its start; None if the recording has none."""
 
     def within(cut: CutUtterance) -> list[dict[str, object]] | None:
@@ -491,7 +490,7 @@ def _turns(clips: Clips) -> list[object]:
     return [within(u.cut) if u else None for u in clips.packaged]
 
 
-def _embeddings(clips: Clips) -> list[np.ndarray | None]:
+def _embeddings(clips: _Clips) -> list[np.ndarray | None]:
     """Embedding of each clip's speaker, float32 [SIZE], of length 1; None without one."""
     voices_of: dict[str, dict[str, bytes]] = {}  # by recording, then by name
     embeddings: list[np.ndarray | None] = []

@@ -143,6 +143,15 @@ def of_rows(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Table
     return pa.table([*columns], schema=schema)
 
 
+def columns_of(
+    names: Sequence[str], rows: Sequence[tuple[object, ...]]
+) -> dict[str, Sequence[object]]:
+    """Columns by name, from rows whose values are in the order of `names`."""
+    return (
+        dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
+    )
+
+
 def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:
     """`to_pylist` of a column of maps as dictionaries, at a fifth of its cost; a null becomes an
     empty one."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict, get_type_hints
 
 import pyarrow as pa
 
-from tests.helpers import corpus
 from uttermill.tasks.base import schema
 from uttermill.tasks.base.schema import about, arrow_type, schema_of
 from uttermill.tasks.publish import published_columns
-from uttermill.tasks.publish.published_columns import of_cuts, of_pcm, of_texts
-from uttermill.tasks.shard_store.shard_view import ShardView
+from uttermill.tasks.publish.published_columns import OF_CUTS, OF_PCM, OF_TEXTS
 
 
 class Inner(TypedDict):
@@ -59,15 +56,14 @@ def test_a_clip_s_row_adds_what_a_plan_adds() -> None:
     assert {name: arrow_type(hints[name]) for name in added} == planned
 
 
-def test_each_column_of_a_clip_is_declared_once_and_has_one_origin(tmp_path: Path) -> None:
+def test_each_column_of_a_clip_is_declared_once_and_has_one_origin() -> None:
     """A column is a line of `base.schema.rows` and an entry of `published_columns`, so adding one
     changes these two files."""
     layout = {*published_columns.LAYOUT_COLUMNS}
     places = {*published_columns.PCM_COLUMNS} - {*schema.UTTERANCES.names, *schema.ADDED.names}
     declared = {*schema.UTTERANCES.names, *schema.ADDED.names} - layout | places
     by_verdicts = {"language_vote", "words_per_speech_second"}  # `text_values.DERIVED`
-    none = published_columns.Clips(ShardView(corpus.job(tmp_path), "shard-000000"), ())
-    given = {*of_cuts(none), *of_pcm(none), *of_texts(none)}
+    given = {*OF_CUTS, *OF_PCM, *OF_TEXTS, "text_source"}
     assert not given & {*published_columns.VALUES}
     declared -= {*published_columns.HEARD} | by_verdicts
     assert declared == given | {*published_columns.VALUES}

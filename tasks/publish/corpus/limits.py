@@ -23,7 +23,7 @@ from ...shard_store.chosen_rules import filter_rules, rules_of
 from ...shard_store.shard_view import PERSON
 from ...shard_store.text_values import text_columns
 from ...shard_store.utterance import FinalUtterance
-from ...storage import queries
+from ...storage import queries, tables
 from ...storage.queries import identifier, literal
 from ...text import SHARED_COLUMNS
 
@@ -105,41 +105,11 @@ def facts_of(
     transcribed: Sequence[bool],
 ) -> pa.Table:
     """A row (`schema_of`) for each utterance of a `FactView`; for the others see KNOWN."""
-    outcomes = [u.outcome for u in utterances]
-    people = [u.cut.person for u in utterances]
-    asked = [clip_choice.of_clip(job, u.cut) for u in utterances]
-    rows = [u.heard.transcript for u in utterances]
-    heard = [row is not None and not row["error_code"] for row in rows]
-    columns: dict[str, Sequence[object]] = {
-        "id": [u.cut.id for u in utterances],
-        "dataset": [u.cut.recording["dataset"] for u in utterances],
-        "recording": [u.cut.recording["recording"] for u in utterances],
-        "language": [
-            row["language"] if row is not None and is_heard else u.cut.language
-            for u, row, is_heard in zip(utterances, rows, heard, strict=True)
-        ],
-        "seconds": [u.cut.seconds for u in utterances],
-        "heard": heard,
-        SPARED: [u.cut.spared for u in utterances],
-        "step": [*map(_step, utterances)],
-        "known": [one.outcome for one in outcomes],
-        "known_stage": [one.stage for one in outcomes],
-        "known_reason": [one.reason for one in outcomes],
-        "known_value": [one.value for one in outcomes],
-        "known_threshold": [one.threshold for one in outcomes],
-        "known_detail": [one.detail for one in outcomes],
-        "damage": [words or None for words in damage],
-        "decided": [u.cut.decided if u.cut.moved else None for u in utterances],
-        "dropped_by": [one.words if one and one.decision == "drop" else None for one in people],
-        "converted": converted,
-        "transcribed": transcribed,
-        "speaker": [one.speaker for one in asked],
-        "stated": [one.language for one in asked],
-        "labels": [[*one.labels.items()] for one in asked],
-        "later": [one.later for one in asked],
-    }
+    schema, names = schema_of(job), (*FIXED.names[:MEASURES_FROM], *KNOWN.names)
+    stored = zip(utterances, damage, converted, transcribed, strict=True)
+    columns = tables.columns_of(names, [_fixed_and_known(job, *one) for one in stored])
     values = [(u.texts, u.heard.measures) for u in utterances]
-    arrays, schema = [], schema_of(job)
+    arrays = []
     for number, field in enumerate(schema):
         n = field.name
         if MEASURES_FROM <= number < len(schema) - len(KNOWN):
@@ -148,6 +118,36 @@ def facts_of(
         else:
             arrays.append(pa.array(columns[n], field.type))
     return pa.table(arrays, schema=schema)
+
+
+def _fixed_and_known(
+    job: Job, u: FinalUtterance, damage: str, converted: int, transcribed: bool
+) -> tuple[object, ...]:
+    """FIXED up to the measures, then KNOWN."""
+    row, outcome, person = u.heard.transcript, u.outcome, u.cut.person
+    heard = row is not None and not row["error_code"]
+    asked = clip_choice.of_clip(job, u.cut)
+    return (
+        u.cut.id,
+        u.cut.recording["dataset"],
+        u.cut.recording["recording"],
+        row["language"] if heard and row else u.cut.language,
+        u.cut.seconds,
+        heard,
+        u.cut.spared,
+        _step(u),
+        *(outcome.outcome, outcome.stage, outcome.reason),
+        *(outcome.value, outcome.threshold, outcome.detail),
+        damage or None,
+        u.cut.decided if u.cut.moved else None,
+        person.words if person is not None and person.decision == "drop" else None,
+        converted,
+        transcribed,
+        asked.speaker,
+        asked.language,
+        [*asked.labels.items()],
+        asked.later,
+    )
 
 
 def _step(u: FinalUtterance) -> int | None:

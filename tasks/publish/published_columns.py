@@ -151,8 +151,8 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
     given |= tables.columns_of(
         OF_TEXTS, [(t.text, t.normalised, t.hypothesis, t.words) for t in clips.texts]
     )
-    added = VALUES | (REFERENCE_VALUES if job.transcribe.reference_words else {})
-    added |= _of_annotations(job)
+    aligned = REFERENCE_VALUES if job.transcribe.reference_words else {}
+    added = {**VALUES, **aligned, **_of_annotations(job)}
     schema, arrays = row_schema(job), []
     for field in schema:
         name = field.name

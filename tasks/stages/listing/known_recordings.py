@@ -100,8 +100,8 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     recordings.seconds[number] = float(seconds_of(table)[present].sum())
     counts = recordings.counts[number] = Counts()
     for row in table.select(["dataset", "error_code"]).filter(pa.array(present)).to_pylist():
-        here, failed = counts.get(row["dataset"], (0, 0))
-        counts[row["dataset"]] = here + 1, failed + (row["error_code"] is not None)
+        count, failed = counts.get(row["dataset"], (0, 0))
+        counts[row["dataset"]] = count + 1, failed + (row["error_code"] is not None)
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
     flags |= np.where(manifest.passing(table), PASSING, 0)

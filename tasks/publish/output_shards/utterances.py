@@ -133,9 +133,9 @@ def _of_whole_shards(
         if wanted < tables.ROWS and number + 1 < len(shards):
             continue
         while have < wanted:
-            unwritten.append(next(batches))
+            unwritten.append(next(batches).select(schema.names))
             have += len(unwritten[-1])
-        table = pa.Table.from_batches(unwritten).select(schema.names)
+        table = pa.Table.from_batches(unwritten)
         yield some, table.slice(0, wanted).combine_chunks().cast(schema)
         unwritten, have = table.slice(wanted).to_batches(), have - wanted
         some, wanted = [], 0

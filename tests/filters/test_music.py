@@ -23,12 +23,12 @@ from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.corpus import held_out
 from uttermill.tasks.filters import _derived, _sounds, music, sounds, voice
 from uttermill.tasks.insight.estimating import planning, what_if
 from uttermill.tasks.models import firered_graph, model_files, registry
 from uttermill.tasks.plugins import annotation_kinds
 from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.publish.corpus import held_out
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import clip_choice, whole_job
 from uttermill.tasks.speech import embedding

@@ -1,4 +1,4 @@
-"""The two faults that this project began with, shown (controls), and absent in our workers.
+"""The two faults that this project began with are absent in our workers.
 
 (a) Lazy imports: threads that use librosa's lazy engines first at the same time break the import.
 (b) fork: a child of a process that used OpenMP hangs in it, or is ended by it.
@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import types
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,44 +25,7 @@ from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks.stages.spawn_check import started_afresh
 
-ROOT = Path(__file__).parents[2]
 ROUNDS = 2  # calls of each resampler a thread
-
-
-def program(*words: str, timeout: float = 120) -> tuple[dict[str, Any], str]:
-    """Run `tests.faults.seeds` in a session of its own; (its answer, its stderr)."""
-    loose = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.seeds", *words], cwd=ROOT, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**loose, "OMP_NUM_THREADS": "2"},
-    )  # fmt: skip
-    try:
-        out, err = process.communicate(timeout=timeout)
-    finally:
-        with suppress(ProcessLookupError):  # what it forked is in its group
-            os.killpg(process.pid, 9)
-        process.wait()
-    lines = [line for line in out.decode().splitlines() if line.startswith("{")]
-    assert lines, err.decode(errors="replace")
-    return json.loads(lines[-1]), err.decode(errors="replace")
-
-
-# The old failures
-
-
-@pytest.mark.nightly
-def test_a_spawned_child_does_not() -> None:
-    assert program("spawn")[0] == {"hung": False, "exit": 0}
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_spawned_dask_workers_are_not() -> None:
-    found, err = program("dask", "spawn")
-    assert found["fault"] == "", err
-
-
-# Their absence
 
 
 @contextmanager

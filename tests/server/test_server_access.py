@@ -64,7 +64,7 @@ def own(empty_database: Path) -> Iterator[Own]:
 def asked(own: Own, **headers: str) -> httpx.Response:
     """What a page gets that reads the deployments by a request that needs no leave."""
     plain = {"Content-Type": "text/plain", **headers}
-    return httpx.post(f"{own.base}/api/deployments/filter", headers=plain, content="{}")
+    return httpx.post(f"{own.base}/api/deployments/filter", headers=plain, content="{}", timeout=60)
 
 
 pytestmark = pytest.mark.server

@@ -143,7 +143,7 @@ def test_names_of_columns_are_no_sql(out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "where", ["ledger", "transcribe", *map(tiers.nightly, ("shard", "resample", "facts"))]
+    "where", ["ledger", *map(tiers.nightly, ("transcribe", "shard", "resample", "facts"))]
 )
 def test_names_in_other_tables_are_no_sql(out: Path, tmp_path: Path, where: str) -> None:
     if where == "ledger":

@@ -494,7 +494,13 @@ def _reversed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "case", ["fresh", "small_shards", "probe_batch", "listing_order", "hand_over", "long_path"]
+    "case",
+    tiers.few(
+        ["fresh", "small_shards", "probe_batch", "listing_order", "hand_over", "long_path"],
+        "small_shards",
+        "listing_order",
+        "hand_over",
+    ),
 )
 def test_bytes_are_the_same(
     base: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.tasks.settings.job import Job
 
 COUNT = 6
@@ -43,7 +43,7 @@ def before(tmp_path: Path) -> Path:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("relative", [True, tiers.nightly(False)])
 def test_from_a_folder_to_a_list(tmp_path: Path, before: Path, relative: bool) -> None:
     source = listed(tmp_path, before, before if relative else None, relative)
     job = corpus.job(tmp_path, sources=[source])

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.command import Site, differences
-from tests.helpers import corpus, fuzz
+from tests.helpers import corpus, fuzz, tiers
 from uttermill.flows import checks, settings
 from uttermill.flows.run import run_folder
 from uttermill.tasks import pipeline
@@ -189,7 +189,7 @@ def test_what_is_published_is_text(done: tuple[Path, dict[str, bytes]]) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("command", ["status", "ledger"])
+@pytest.mark.parametrize("command", tiers.few(["status", "ledger"], "ledger"))
 def test_commands_print_json(done: tuple[Path, dict[str, bytes]], command: str) -> None:
     tmp, paths = done
     ended = subprocess.run(

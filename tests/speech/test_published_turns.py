@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.plugins import voiced
 from tests.speech.test_identities import job, recording
 from uttermill.tasks.publish.upkeep.verify import verify
@@ -19,7 +19,7 @@ PUBLISH = {"publish": ["turns", "speaker_embedding"], "formats": ["webdataset"]}
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("across", [tiers.nightly(False), True])
 def test_a_clip_has_its_turns_and_its_voice(tmp_path: Path, across: bool) -> None:
     people = {0: (1, 2), 1: (3, 3)}
     for number, pair in people.items():

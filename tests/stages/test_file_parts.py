@@ -13,7 +13,7 @@ import pytest
 import soundfile as sf
 
 from tests.audio.test_tracks import film, tone
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.flows.cli.show import results
 from uttermill.flows.run import ledger_items
 from uttermill.tasks.settings import Plugin, Source
@@ -82,7 +82,7 @@ def test_mixed_recordings_stay_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("value", "name"), [("first", "call.wav"), (0, "call.wav"), (1, "call.wav#1")]
+    ("value", "name"), [("first", "call.wav"), tiers.nightly(0, "call.wav"), (1, "call.wav#1")]
 )
 def test_one_channel(tmp_path: Path, value: str | int, name: str) -> None:
     sides(tmp_path / "in/call.wav", 1, 2)

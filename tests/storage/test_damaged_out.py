@@ -57,7 +57,7 @@ def reading(out: Path) -> list[list[str]]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["", "v0099"], ids=["gone", "of no version"])
+@pytest.mark.parametrize("name", ["", nightly("v0099")], ids=["gone", "of no version"])
 def test_without_latest_out_stands_for_its_newest_version(
     out: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

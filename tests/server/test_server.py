@@ -237,8 +237,7 @@ def test_the_next_run_closes_what_a_killed_one_left_open(
         assert parent.stdout is not None
         for name, run, pid in (parent.stdout.readline().split() for _ in outs):
             runs[name], processes[name] = UUID(run), psutil.Process(int(pid))
-        for each in runs.values():
-            wait_for(lambda run=each: states(run) == RUNNING)  # type: ignore[misc]
+        wait_for(lambda: all(states(each) == RUNNING for each in runs.values()))
         for name in ("dead", "other"):
             processes[name].kill()
             processes[name].wait()

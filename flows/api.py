@@ -63,10 +63,10 @@ def prepare(settings_given: Mapping[str, Any] | PrepareSettings | str | PathLike
         chosen = settings.of_mapping(dict(settings_given))
     else:
         chosen = settings.read(fspath(settings_given), [], None, [])
-    from ..tasks.stages.listing import once
+    from ..tasks.stages.listing import entries
     from .run import launch
 
-    with environment.set_up(), progress.logged(), once.listing():
+    with environment.set_up(), progress.logged(), entries.listed_once():
         answer = launch.run(chosen)
     reasons = {name: Reason(**entry) for name, entry in answer["reasons"].items()}
     names = [name for name in Result.__dataclass_fields__ if name not in ("reasons", "details")]

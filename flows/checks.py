@@ -12,7 +12,7 @@ from ..tasks.plugins import loading
 from ..tasks.plugins.explaining import joined
 from ..tasks.recording.names import display_text, is_utf8
 from ..tasks.settings.job import Job
-from ..tasks.shard_store import model_answers, own_channels
+from ..tasks.shard_store import requests, text_values
 from ..tasks.storage import containment, versions
 from .cluster import worker_counts
 from .settings import PrepareSettings
@@ -136,7 +136,7 @@ def _check_turns(job: Job) -> None:
         )
     recogniser = job.transcribe.backend
     timed = plugins.ASR.resolve(recogniser)[1].model_dump().get("word_timestamps")
-    in_channels = job.speakers.use == "channels" and own_channels.asked(job)
+    in_channels = job.speakers.use == "channels" and requests.asks_channels(job)
     if recogniser.use != "none" and not timed and not in_channels:
         log.warning(
             "turns get no texts: the recogniser %s gives no times of words; set "
@@ -146,7 +146,7 @@ def _check_turns(job: Job) -> None:
 
 
 def _check_aligner(job: Job) -> None:
-    use, rules = job.transcribe.backend.use, model_answers.rules_on_fit(job.transcribe)
+    use, rules = job.transcribe.backend.use, text_values.rules_on_fit(job.transcribe)
     if rules and not job.transcribe.reference_words:
         raise ConfigError(
             f"transcribe.verdicts: {rules[0]} needs to know when each word of a source's text is "

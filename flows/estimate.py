@@ -27,7 +27,7 @@ from ..tasks.runs.publish import WRITE
 from ..tasks.settings.job import Done, Job, Spent
 from ..tasks.stages.call import Call, of_shards
 from ..tasks.stages.stage import PER_SHARD
-from ..tasks.storage import lock, out_layout, versions
+from ..tasks.storage import lock, versions
 from . import prepare
 from .checks import check
 from .cluster import worker_counts
@@ -72,7 +72,7 @@ def estimate(**parameters: Any) -> JsonObject:
         run_folder.scratch() as scratch,
         metrics.recorded(run.folder) as measured,
     ):
-        out_layout.begin(job.out, versions.next_number(job.out) - 1)
+        versions.begin_layout(job.out, versions.next_number(job.out) - 1)
         prepare.record(job, "estimate", run.place)
         threaded = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
         with opened(threaded, settings.cluster, measured, run.folder) as (executor, progress):

@@ -29,9 +29,9 @@ from .settings.job import Done, Job
 from .shard_store import decision_log, manifest
 from .shard_store.index import ROOTS, Index
 from .shard_store.manifest import Part
-from .stages import compaction, contract, shard, stage
-from .stages.listing import copies, file_parts, once, overlapping_sources, rehash, skipped
-from .storage import containment, out_layout, versions
+from .stages import compaction, contract, probe, shard, stage
+from .stages.listing import copies, entries, known_recordings, skipped
+from .storage import containment, versions
 
 REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
 
@@ -155,7 +155,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     if no utterance is left to package; TooManyFailed as soon as too many recordings have failed.
     """
     containment.check(job.out)
-    out_layout.begin(job.out, versions.next_number(job.out) - 1)
+    versions.begin_layout(job.out, versions.next_number(job.out) - 1)
     totals = Totals()
     begun = begun or Begun()
     job = decision_log.pinned(job)
@@ -276,7 +276,7 @@ def run_shard_stage(
         for low, size in shard.sizes(path, step)
     ]
     results = executor.map(shard.PROBE, batches) if batches else []
-    once.forget()
+    entries.forget_listings()
     seconds = shard.commit(job, survey, results, index)
     if survey.fresh.files or survey.redescribed.files:
         storage.store_of(scratch).clear(scratch)
@@ -287,7 +287,7 @@ def run_shard_stage(
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, survey, safeguards.exempt(job))
     away = shard.unreachable_of(job, survey)
-    divided = file_parts.channel_sentences(job.out, plugins.datasets(job.sources))
+    divided = probe.channel_sentences(job.out, plugins.datasets(job.sources))
     survey.leave_out(survey.known.broken)
     stated = [*survey.stated, *divided, *copies.in_words(survey.copies)]
     begun.sharded = Sharded(
@@ -309,10 +309,10 @@ def _listed(job: Job, scratch: Path, says: bool) -> Listing:
     if says:
         index.warn_of_foreign()
         index.warn_of_gone()
-    doubted = rehash.doubted(job, index)
+    doubted = known_recordings.doubted(job, index)
     survey = shard.survey(job, index, scratch, index.repair, doubted)
     for shared in survey.shared if says else ():
-        log.warning("%s: %s", shared, overlapping_sources.outcome(job))
+        log.warning("%s: %s", shared, copies.outcome(job))
     return Listing(scratch, index, survey)
 
 

@@ -28,7 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from .base import current_folder, environment
+from .base import environment
 from .base.errors import RunError
 from .base.process_memory import importing, without_pandas
 from .runs import libraries
@@ -71,7 +71,7 @@ if not started_afresh(command_line()):
     )
 die_with_parent()
 die_first(OF_WORKER)
-current_folder.check(prefect=False)
+environment.check_current_folder(prefect=False)
 if (encoding := sys.getfilesystemencoding()) != "utf-8":  # which would change ids
     raise RunError(
         f"this worker reads names of files as {encoding}; start it with PYTHONUTF8=1 in its "

@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from types import TracebackType
 
-from ...tasks.base import current_folder, environment, masking
+from ...tasks.base import environment, masking
 from ...tasks.base.control_characters import json_line
 from ...tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from ...tasks.base.json_types import JsonObject
@@ -96,7 +96,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
             if is_own_process:
                 with importing():
                     without_pandas()
-            current_folder.check(prefect=args.command in RECORDED)
+            environment.check_current_folder(prefect=args.command in RECORDED)
             if getattr(args, "trust_plugins", False):
                 environment.set_own_plugins(environment.ANY_PLUGIN)
             code = COMMANDS[args.command](args)

@@ -18,7 +18,7 @@ from ...tasks.insight.estimating.what_if import explained
 from ...tasks.publish.published import load
 from ...tasks.publish.upkeep import checkpoints
 from ...tasks.publish.upkeep import verify as verifying
-from ...tasks.storage import containment, out_layout, versions
+from ...tasks.storage import containment, versions
 from .. import checks
 from ..run import ledger_items
 from ..run import report as reports
@@ -229,7 +229,7 @@ def _out(text: str) -> Path:
         if storage.query(out, versions.is_version):
             lacks = f"it is one of its versions; give {out.parent.parent}"
         raise ConfigError(f"{out} is not the OUT of a run: {lacks}")
-    storage.query(out, out_layout.refuse)
+    storage.query(out, versions.refuse_other_layout)
     return out
 
 

@@ -15,7 +15,7 @@ from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.insight.estimating import what_if
 from ...tasks.settings import StageSettings
-from ...tasks.stages.listing import once
+from ...tasks.stages.listing import entries
 from .. import checks, settings
 from .. import serve as serving
 from ..demo.corpus import DEMO_SETTINGS, make_corpus
@@ -30,7 +30,7 @@ from .show.tables import print_to
 def run(args: argparse.Namespace) -> Exit:
     chosen = _settings(args)
     print("Looking at the sources and at earlier results …", file=sys.stderr, flush=True)
-    with once.listing():
+    with entries.listed_once():
         if not agreed(chosen, args.yes):
             raise Declined("nothing was started")
         return print_answer(args, _launched(launch.run, chosen), runs.run)
@@ -48,7 +48,7 @@ def _launched(function: Callable[..., JsonObject], *given: StageSettings) -> Jso
 
 def plan(args: argparse.Namespace) -> Exit:
     chosen = _settings(args)
-    with once.listing():
+    with entries.listed_once():
         checks.check_wishes(chosen)
         if args.explain:
             lines = what_if.explained(chosen.job())
@@ -120,7 +120,7 @@ def agreed(chosen: PrepareSettings, yes: bool) -> bool:
     again = plan["hours_again"]
     if yes or again <= plans.ASKS / 3600 or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    once.forget()  # the answer may take long
+    entries.forget_listings()  # the answer may take long
     question = f"This computes {again:.1f} h of audio again that an earlier run has done. Start?"
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()

@@ -34,8 +34,8 @@ from ...tasks.recording import unreachable
 from ...tasks.runs.executor import Alone, LastBegun, Published, WorkersNeeded
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import index
-from ...tasks.stages.listing import once
-from ...tasks.storage import lock, out_layout, owners, tables, versions
+from ...tasks.stages.listing import entries
+from ...tasks.storage import lock, owners, tables, versions
 from ..checks import check
 from ..cluster import worker_counts
 from ..settings import PrepareSettings
@@ -154,7 +154,7 @@ def opened(
         return
     began = time.monotonic()
     with ExitStack() as outer:
-        outer.enter_context(once.listing())
+        outer.enter_context(entries.listed_once())
         trusted.trust(settings.model_dump(mode="json"))
         job = check(settings)
         estimates.check_disk(job, settings.cluster)
@@ -163,7 +163,7 @@ def opened(
         places = [] if storage.store_of(job.out).remote else [job.out]
         outer.enter_context(owners.naming(Path(tempfile.gettempdir()), *places))
         outer.enter_context(_free(job.out, waits) if waits else lock.hold(job.out))
-        out_layout.begin(job.out, versions.next_number(job.out) - 1)
+        versions.begin_layout(job.out, versions.next_number(job.out) - 1)
         new, after_kill = not index.is_there(job.out), run_folder.was_killed(job.out)
         with (
             run_folder.record(job.out, settings) as run,

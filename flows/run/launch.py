@@ -16,7 +16,7 @@ from ...tasks.base.logs import log
 from ...tasks.base.process_memory import importing
 from ...tasks.plugins import trusted
 from ...tasks.settings import StageSettings
-from ...tasks.stages.listing import once
+from ...tasks.stages.listing import entries
 from ..checks import check
 from ..flow_parameters import values
 from ..progress import ProgressObserver, waiting
@@ -56,7 +56,7 @@ def run(settings: PrepareSettings) -> JsonObject:
 
 def estimate(settings: PrepareSettings, wanted: SampleSettings) -> JsonObject:
     trusted.trust(settings.model_dump(mode="json"))
-    with once.listing():
+    with entries.listed_once():
         with logs.silent():  # the flow warns
             check(settings)
         with _recorded(settings.history) as server:

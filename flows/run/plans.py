@@ -26,8 +26,8 @@ from ...tasks.insight.estimating.planning import Amount
 from ...tasks.publish import package
 from ...tasks.settings.job import Job
 from ...tasks.stages.contract import PER_SHARD, STAGES
-from ...tasks.stages.listing import overlapping_sources
-from ...tasks.storage import out_layout, tables, versions
+from ...tasks.stages.listing import copies
+from ...tasks.storage import tables, versions
 from ..settings import PrepareSettings, parse
 from . import estimates, run_folder
 
@@ -81,7 +81,7 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     job = settings.job()
     before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)
     rates = _Rates(settings, job)
-    if layout := out_layout.differs(job.out):  # all that it holds is made again
+    if layout := versions.other_layout(job.out):  # all that it holds is made again
         job, before = replace(job, out=job.out / "manifests" / "none"), None
     headers = not brief or rates.known
     with versions.reading(versions.newest(job.out)):
@@ -111,7 +111,7 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "refusal": refusal,
         "stated": [masking.text(sentence) for sentence in plan.stated],
         "shared": [
-            {**asdict(overlap), "says": f"{overlap}: {overlapping_sources.outcome(job)}"}
+            {**asdict(overlap), "says": f"{overlap}: {copies.outcome(job)}"}
             for overlap in plan.shared
         ],
     }

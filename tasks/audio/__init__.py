@@ -11,9 +11,8 @@ import numpy as np
 
 from ..base.arrays import Int16s
 from ..recording.container import digest
-from .blocks import BLOCK_FRAMES, BLOCK_VALUES
 from .clip import MATERIALISE_SECONDS, Clip
-from .types import Header, Samples
+from .types import BLOCK_FRAMES, BLOCK_VALUES, Header, Samples
 
 if TYPE_CHECKING:
     from .encoding import (

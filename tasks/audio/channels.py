@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..base.arrays import Float32s, Float64s
-from .blocks import energy
-from .types import Weights
+from .types import Weights, energy
 
 if TYPE_CHECKING:
     from av.audio.layout import AudioLayout

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..recording import Locator
 from ..recording.turns import Turn
-from .blocks import BLOCK_FRAMES
-from .types import Samples, Weights
+from .types import BLOCK_FRAMES, Samples, Weights
 
 MATERIALISE_SECONDS = 600.0
 

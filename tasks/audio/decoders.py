@@ -27,7 +27,8 @@ from ..recording import file_kinds
 from ..recording.container import Window, size_of, undisturbed
 from ..recording.faults import Fault
 from . import flac_whole
-from .damage import bare_frames, front, mp3, ogg_pages, wav_sizes
+from .damage import mp3, ogg_pages, wav_sizes
+from .damage.edges import Edges, around, beginnings, tags_before
 from .damage.flac_md5 import flac_info
 from .damage.ogg_pages import MOST_LINKS
 from .damage.promise import promise, uncounted
@@ -160,17 +161,17 @@ def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | 
                 return result.noting(f"{before} bytes before its {name} are no part of it")
         return None
 
-    tags = front.tags_before(file)
+    tags = tags_before(file)
     if tags and (result := behind([(tags, "first header")])):
         return result
     try:
         result = _opened_at(file, size, header_only, track)
     except ItemError as error:
-        late = behind(front.beginnings(file)) if error.code == "unreadable" else None
+        late = behind(beginnings(file)) if error.code == "unreadable" else None
         if late is None:
             raise
         return late
-    if _begins_late(file, result) and (late := behind(front.beginnings(file))) is not None:
+    if _begins_late(file, result) and (late := behind(beginnings(file))) is not None:
         result.decoder.close()
         return late
     return result
@@ -199,9 +200,9 @@ def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) 
         joined = len(pages.links) > 1
         return Opened(Chained(file, pages) if joined else _opened(file, size, pages), file, notes)
     if after := uncounted(file):
-        return _within(file, size, bare_frames.Edges(after=after), header_only, track)
+        return _within(file, size, Edges(after=after), header_only, track)
     decoder = _unpaged(file, size, header_only, track)
-    edges = bare_frames.edges(file, size, decoder.header.format.partition("/")[0])
+    edges = around(file, size, decoder.header.format.partition("/")[0])
     if edges.before or edges.after:
         decoder.close()
         return _within(file, size, edges, header_only, track)
@@ -209,7 +210,7 @@ def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) 
 
 
 def _within(
-    file: BinaryIO, size: int, edges: bare_frames.Edges, header_only: bool, track: int | None
+    file: BinaryIO, size: int, edges: Edges, header_only: bool, track: int | None
 ) -> Opened:
     """`opened` for a file without the bytes at its edges. Tags at its end are normal."""
     length = size - edges.before - edges.after

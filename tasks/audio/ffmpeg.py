@@ -26,15 +26,14 @@ from ..recording.container import undisturbed
 from ..recording.faults import Fault
 from ..recording.tracks import NOT_READ, SUBTITLES
 from . import channels
-from .blocks import energy
-from .damage import bare_frames, containers
+from .damage import containers, edges
 from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from .damage.mp3 import has_frame_count
 from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
 from .damage.promise import is_joined, told_end
 from .frames import Assembler, grid
 from .packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
-from .types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights
+from .types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights, energy
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FORMATS = (
@@ -98,7 +97,7 @@ class FFmpeg(Decoder):
         self._leaps = leaps
         self._info = flac_info(file)
         self._wrong_clusters = containers.damaged_spans(file, size)
-        break_after = bare_frames.first_break(file, size)
+        break_after = edges.first_break(file, size)
         self._container = open_container(file, kind)
         try:
             if track is None and len(self._container.streams.audio) > 1:

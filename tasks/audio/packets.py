@@ -14,7 +14,7 @@ from av.packet import Packet
 
 from ..base.errors import ItemError
 from ..recording.faults import Fault, merged
-from .damage.bare_frames import TAGS, adts_bytes
+from .damage.edges import TAGS, adts_bytes
 from .damage.mp3 import frame_bytes
 from .types import AGAIN, Header
 
@@ -73,7 +73,7 @@ Decoded = tuple[
 
 class Packets:
     """The packets of one stream of a container `name`. `break_after`: number of frames before an
-    ADTS stream breaks, from `bare_frames.first_break`."""
+    ADTS stream breaks, from `edges.first_break`."""
 
     def __init__(
         self, container: InputContainer, stream: AudioStream, name: str, break_after: int | None

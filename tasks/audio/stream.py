@@ -17,11 +17,10 @@ from ..recording.faults import Fault, merged
 from ..recording.limits import Limits
 from ..recording.tracks import NOT_READ, PEAK
 from ..recording.unreachable import item_error
-from .blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
 from .channels import Beside, Listened, Unleaked, mean
 from .damage.promise import lost_since, promise
 from .decoders import BROKEN, opened, words_of
-from .types import AGAIN, Header, Samples
+from .types import AGAIN, BLOCK_FRAMES, BLOCK_VALUES, Header, Samples, all_finite
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 LOUDEST = 1.01  # of full scale: lossy codecs overshoot it a little

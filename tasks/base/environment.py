@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from .errors import ConfigError
 
 #: Set by the client that spawns workers; absent where workers are started by hand.
 VERSION_VARIABLE = "UTTERMILL_VERSION"
@@ -157,3 +161,42 @@ def set_up() -> Iterator[None]:
         scope.enter_context(with_home())
         scope.enter_context(loopback_without_proxy())
         yield
+
+
+# Files in the current folder from which libraries take settings, and through them code: numba names
+# a folder of compiled functions, which are pickles, and Prefect the server that gives it work. They
+# have no option to leave these files alone, so a command does not start beside them.
+
+
+MOST_BYTES = 1 << 20
+_PREFECT = re.compile(r"^[^#\n]*prefect", re.IGNORECASE | re.MULTILINE)
+
+
+def check_current_folder(prefect: bool) -> None:
+    """Raises ConfigError if such a file lies in the current folder. `prefect`: Prefect is used."""
+    if Path(".numba_config.yaml").exists():
+        _refuse(".numba_config.yaml", "numba", "its variables (NUMBA_…)")
+    for name in ("prefect.toml", "pyproject.toml", ".env") if prefect else ():
+        if Path(name).exists() and _sets_prefect(name):
+            _refuse(name, "Prefect", "its variables (PREFECT_…) or its profile")
+
+
+def _refuse(name: str, library: str, instead: str) -> None:
+    raise ConfigError(
+        f"the current folder, {Path.cwd()}, holds {name}, from which {library} would take settings "
+        f"and run code; run the command in another folder, and set {instead} if they are yours"
+    )
+
+
+def _sets_prefect(name: str) -> bool:
+    """Whether Prefect would find settings in the file; true if that cannot be told."""
+    if name == "prefect.toml" or not Path(name).is_file():
+        return not Path(name).is_dir()
+    try:
+        with open(name, encoding="utf-8") as file:
+            text = file.read(MOST_BYTES)
+        if name == ".env":
+            return len(text) == MOST_BYTES or bool(_PREFECT.search(text))
+        return "prefect" in tomllib.loads(text).get("tool", {})
+    except (OSError, ValueError, AttributeError):
+        return True

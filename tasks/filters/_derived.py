@@ -16,8 +16,8 @@ from typing import TypeVar, cast
 import numpy as np
 
 from ..audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
-from ..audio.blocks import regroup
 from ..audio.channels import Heard
+from ..audio.types import regroup
 from ..base.arrays import RATE, Float32s, Float64s
 from ..models import registry
 from ..settings import StageSettings

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.fft
 
 from ..audio import Clip
-from ..audio.blocks import regroup
+from ..audio.types import regroup
 from ..base.arrays import RATE, Float32s, Float64s
 from ..base.errors import ConfigError
 from ..models import model_files, onnx_graph, onnx_session, registry

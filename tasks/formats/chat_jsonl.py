@@ -36,7 +36,7 @@ from ..base.control_characters import json_line
 from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow, ClipTurnRow
 from ..settings import Threshold
-from ..storage import long_columns, tables, write_atomic
+from ..storage import tables, write_atomic
 from . import OutputShard, _clips, _lists
 
 VERSION = 1
@@ -204,7 +204,7 @@ def _in_time(
         part, start = table.slice(start, count), start + count
         order = part.select(ORDER).append_column("row", pa.array(range(count)))
         places = order.sort_by([(name, "ascending") for name in ORDER])["row"].to_numpy()
-        batches = long_columns.take(part, places).to_batches(max_chunksize=BATCH)
+        batches = tables.take(part, places).to_batches(max_chunksize=BATCH)
         rows = (row for batch in batches for row in batch.to_pylist())
         recordings = groupby(rows, lambda row: row["recording"])
         yield split, ([(row["path"], row) for row in clips] for _, clips in recordings)

@@ -31,7 +31,7 @@ from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from ..settings import StageSettings, Threshold
 from ..shard_store import enhanced
-from ..storage import long_columns, sorted_keys, tables
+from ..storage import sorted_keys, tables
 from . import Bound, OutputShard, ReaderLimits, _clips, _lists
 
 VERSION = 1
@@ -80,7 +80,7 @@ class Settings(StageSettings):
 def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
     """`place`: a clip's position among those of its recording in the version."""
     order = _in_order(rows)
-    codes = [long_columns.coded(rows[name]).indices for name in ORDER[:2]]
+    codes = [tables.coded(rows[name]).indices for name in ORDER[:2]]
     grid = np.stack([code.to_numpy(zero_copy_only=False) for code in codes])[:, order]
     begins = sorted_keys.first_of_runs(*grid)
     count = np.arange(len(order))
@@ -116,7 +116,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     more, path = _lists.published(home), home / UTTERANCES_FILE
     names = set(tables.schema(path).names)
     table = tables.read(path, columns=[name for name in (*LISTED, *more) if name in names])
-    table = long_columns.take(table, _in_order(table))
+    table = tables.take(table, _in_order(table))
     batches = (table.slice(start, BATCH) for start in range(0, len(table), BATCH))
     in_order = (row for batch in batches for row in batch.to_pylist())
     for (split, recording), rows in groupby(in_order, lambda r: (r["split"], r["recording"])):

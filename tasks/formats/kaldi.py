@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 
 from .. import audio
 from ..base.errors import ConfigError
-from ..recording import ids
+from ..recording.names import OVER_ALL
 from ..settings import StageSettings
-from ..storage import long_columns
+from ..storage.tables import take
 from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists
 
 VERSION = 1
@@ -190,7 +190,7 @@ def _write_lists(folder: Path, split: str, table: pa.Table) -> None:
 def in_order(table: pa.Table) -> pa.Table:
     """The rows by the bytes of `utterance`, as in the C locale. Names of 60 bytes are more than an
     Arrow array holds from 36 million clips on."""
-    return long_columns.take(table, pc.sort_indices(table["utterance"]).to_numpy())
+    return take(table, pc.sort_indices(table["utterance"]).to_numpy())
 
 
 def _entry(row: SegmentsRow, split: str) -> dict[str, str]:
@@ -254,7 +254,7 @@ def _known(table: pa.Table) -> pa.ChunkedArray:
 
 def speaker_name(dataset: str, speaker: str, taken: set[str]) -> str:
     """`<dataset>_<speaker>`; with a hash if that is changed, ambiguous or reserved."""
-    if ids.OVER_ALL.fullmatch(speaker):  # of all datasets
+    if OVER_ALL.fullmatch(speaker):  # of all datasets
         return speaker
     name = f"{dataset}_{speaker}"
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:_LONGEST]

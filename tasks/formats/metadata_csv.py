@@ -35,7 +35,7 @@ from .. import scoring
 from ..base import language_codes
 from ..base.control_characters import escaped
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from ..recording import ids
+from ..recording.names import OVER_ALL
 from ..settings import Threshold
 from ..storage import tables, write_atomic
 from . import Bound, OutputShard, ReaderLimits, _clips, _lists
@@ -369,7 +369,7 @@ class Voices:
     def _name(self, dataset: str, speaker: str | None) -> str:
         if not speaker:
             return UNKNOWN
-        shared = speaker in self._shared and not ids.OVER_ALL.fullmatch(speaker)
+        shared = speaker in self._shared and not OVER_ALL.fullmatch(speaker)
         plain = escaped(f"{dataset}_{speaker}" if shared else speaker).replace("|", "_").strip()
         if plain == speaker != UNKNOWN:
             return speaker

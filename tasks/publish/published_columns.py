@@ -42,9 +42,8 @@ from ..shard_store import (
     clip_turns,
     enhanced,
     hidden,
-    model_answers,
-    own_channels,
     recipe,
+    requests,
     text_values,
 )
 from ..shard_store.annotated import SPOKEN
@@ -102,7 +101,7 @@ def row_schema(job: Job) -> pa.Schema:
 def sources_of(job: Job) -> dict[str, pa.DataType]:
     """The columns of a row that say where its PCM is stored, and their types; not published."""
     beside = BESIDE_COLUMNS if job.package.audio == "both" else {}
-    beside = beside | (SIDE_COLUMNS if own_channels.writes_sides(job) else {})
+    beside = beside | (SIDE_COLUMNS if requests.writes_sides(job) else {})
     return SOURCE_COLUMNS | beside | (MUTED_COLUMNS if hidden.mutes(job) else {})
 
 
@@ -128,7 +127,7 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
     "audio_is": recipe.enhancing,
     "muted": hidden.mutes,
     "sha256_enhanced": lambda job: job.package.audio == "both",
-    **dict.fromkeys(("sha256_left", "sha256_right"), own_channels.writes_sides),
+    **dict.fromkeys(("sha256_left", "sha256_right"), requests.writes_sides),
     "labels": lambda job: bool(labels_kept(job)),
     "second_text": second_texts_kept,
     "second_language": second_texts_kept,
@@ -288,7 +287,7 @@ VALUES: dict[str, _ColumnValues] = {
     "labels": lambda clips: [u.cut.labels for u in clips.every],
     SECOND_TEXT: lambda clips: [u and _second_text(clips.job, u) for u in clips.packaged],
     SECOND_LANGUAGE: lambda clips: [u.cut.second(SECOND_LANGUAGE) for u in clips.every],
-    "llm_text": _of_packaged(model_answers.became),
+    "llm_text": _of_packaged(text_values.rewriting_outcome),
     "audio_is": lambda clips: [
         pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
         for u, pcm in zip(clips.every, clips.audio, strict=True)
@@ -418,7 +417,7 @@ def check(job: Job) -> None:
 
 def _check_sides(job: Job) -> None:
     """Raises ConfigError if a format needs channels that the settings do not tell apart."""
-    if not own_channels.writes_sides(job):
+    if not requests.writes_sides(job):
         return
     remedy = "or set the format's `tracks: by_turns`"
     if job.speakers.use == "segments":

@@ -22,11 +22,12 @@ from ..base.arrays import Int32s, UInt64s
 from ..base.counting import counted
 from ..base.json_types import DatasetJson
 from ..base.schema import LEDGER_FILE, SPEAKERS, UTTERANCES_FILE
-from ..recording import forgotten, ids
+from ..recording import forgotten
+from ..recording.names import are_over_all
 from ..settings.job import Job
 from ..settings.package import keeps_speakers_apart
 from ..shard_store import recipe
-from ..storage import long_columns, sorted_keys, tables
+from ..storage import sorted_keys, tables
 from ..storage.versions import Proved
 from .corpus import identities
 from .corpus.identities import VoiceTables
@@ -79,8 +80,8 @@ def of_tables(parts: Iterable[pa.Table]) -> Speakers:
     number_by_name: dict[str, int] = {}
     for part in parts:
         codes.append(sorted_keys.draws(VOICE, identities.voices(part, "recording")))
-        numbers.append(long_columns.numbered(part["speaker"], number_by_name))
-    hashes, number = long_columns.joined(codes), long_columns.joined(numbers)
+        numbers.append(tables.numbered(part["speaker"], number_by_name))
+    hashes, number = tables.joined(codes), tables.joined(numbers)
     order = np.argsort(hashes, kind="stable")
     return Speakers(hashes[order], number[order], [*number_by_name])
 
@@ -96,7 +97,7 @@ def published(version: Path | None) -> VoiceTables:
 def voices_of(rows: pa.Table) -> UInt64s:
     """The hash of each row's voice (columns dataset, speaker); uint64 [rows]."""
     names = pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/")
-    words = long_columns.coded(names)
+    words = tables.coded(names)
     hashes = np.r_[sorted_keys.draws(VOICE, words.dictionary.to_pylist()), np.uint64(0)]
     codes = words.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     voice_hashes: UInt64s = hashes[codes]
@@ -150,7 +151,7 @@ def bands_warning_in(job: Job, version: Path) -> str | None:
     voices; None if `bands_matter` is false."""
     if not bands_matter(job):
         return None
-    linked = ids.are_over_all(pc.field("speaker"))
+    linked = are_over_all(pc.field("speaker"))
     clips = tables.read(version / UTTERANCES_FILE, columns=["recording"], filters=linked)
     names = clips["recording"].unique()
     ledger = tables.read(

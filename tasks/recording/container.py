@@ -17,7 +17,7 @@ from .. import storage
 from ..base.errors import ItemError
 from ..storage import regular, urls
 from ..storage.store_errors import Redirected
-from . import Locator, stream_copy, zip_member
+from . import Locator, packed
 from .parquet_tables import Table, table_of
 from .unreachable import PositionedReader, item_error
 
@@ -117,10 +117,10 @@ def as_file(locator: Locator) -> BinaryIO:
     return Window(file, start, rest if length is None else min(length, rest), owned=True)  # type: ignore[return-value]
 
 
-def unpacked(path: str, packing: str, inside: int | None = None) -> stream_copy.Unpacked:
-    """A compressed tar, unpacked while it is read: seekable; for the cost, see `stream_copy`."""
+def unpacked(path: str, packing: str, inside: int | None = None) -> packed.Unpacked:
+    """A compressed tar, unpacked while it is read: seekable; for the cost, see `packed`."""
     try:
-        return stream_copy.opened(path, packing, partial(open_regular, inside=inside))
+        return packed.unpacked(path, packing, partial(open_regular, inside=inside))
     except FileNotFoundError as error:
         raise ItemError("missing", "not there") from error
     except OSError as error:
@@ -130,12 +130,12 @@ def unpacked(path: str, packing: str, inside: int | None = None) -> stream_copy.
 def _zipped(locator: Locator) -> BinaryIO:
     """A member of a ZIP archive, checked against its checksum."""
     if storage.is_url(locator.path):
-        length = zip_member.HEADERS + (locator.length or 0)
+        length = packed.HEADERS + (locator.length or 0)
         file, locator = _fetched(locator.path, locator.offset, length), replace(locator, offset=0)
     else:
         file = open_regular(locator.path, locator.inside)
     try:
-        return zip_member.opened(file, locator)
+        return packed.member(file, locator)
     except OSError as error:
         raise item_error(failure(file) or error) from error
     finally:

@@ -16,7 +16,7 @@ from ..recording.names import display_text
 from ..settings.job import Job
 from ..shard_store import manifest
 from ..sources import table
-from ..stages.listing import once
+from ..stages.listing import entries
 from ..storage import urls
 from ..storage.regular import lies_in
 
@@ -34,7 +34,7 @@ def check(job: Job) -> None:
     for dataset in datasets:
         _check_apart(job.out, dataset)
     _check_distinct(datasets)
-    empty = [dataset for dataset in datasets if not once.holds_recordings(job, dataset)]
+    empty = [dataset for dataset in datasets if not entries.holds_recordings(job, dataset)]
     sentences = [_nothing_in(dataset) for dataset in empty]
     # Recordings that a former run knew and are gone are left to package.max_removed_fraction.
     if len(empty) == len(datasets) and not manifest.shards(job.out):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..recording import TimedWord
-from ..recording.part_texts import OPENING
+from ..recording.turns import OPENING
 
 SENTENCE_ENDS = ".!?…。！？｡।۔؟։።"
 CLAUSE_ENDS = ",;:，；：、،؛"

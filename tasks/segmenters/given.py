@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from pydantic import Field
 
 from ..base.arrays import RATE, Float32s
-from ..recording import Segment, TimedWord, part_texts
+from ..recording import Segment, TimedWord, turns
 from ..settings import StageSettings
 from ..speech.silero import WINDOW, Probabilities
 from ..speech.silero import identity as identity
@@ -123,7 +123,7 @@ def _spans(
     index: int, segment: Segment, settings: Settings, rate: int, pauses: Pauses | None
 ) -> list[Span]:
     """The utterances of a segment: one, or the pieces of a long one whose words have times."""
-    words: Sequence[TimedWord] = part_texts.spelled(segment)
+    words: Sequence[TimedWord] = turns.spelled(segment)
     start, end = segment.start, math.inf if segment.end is None else segment.end
     if pauses is not None:
         reach = min(settings.caption_shift_ms / 1000, segment.rough)

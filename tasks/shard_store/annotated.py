@@ -3,7 +3,7 @@ shard."""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,10 +14,11 @@ from ..base.errors import ConfigError
 from ..base.schema import UTTERANCES
 from ..plugins.annotation_kinds import Annotation, Events, Label, Text, Vector, key
 from ..plugins.contracts import Measuring
-from ..settings import Plugin
+from ..plugins.contracts.text import TextVerdict
+from ..plugins.rules import Rule
+from ..settings import Plugin, StageSettings
 from ..settings.job import Job
 from ..speech.embedding import SIZE
-from .chosen_rules import rules_of, text_plugins
 from .utterance import FinalUtterance
 
 #: Annotations from a diarizer's turns; published on request.
@@ -152,3 +153,37 @@ def stored_by(use: str) -> StoredNames:
         frozenset(large if plugin.fingerprint is None else {use, *large}),
         frozenset((*columns, *(name for name, kind in declared.items() if not kind.large))),
     )
+
+
+# The chosen plug-ins on text, the rules of these and of filters, and which filters are costly.
+
+
+def costly(plugin: Plugin) -> bool:
+    """Whether a filter is so slow that it skips utterances that cheap ones reject."""
+    return plugins.FILTERS.load(plugin.use).COSTLY
+
+
+def filter_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    """Rules of all filters, cheap ones first, so that a row's reason does not depend on whether its
+    costly measures were skipped."""
+    return rules_of("filters", tuple(sorted(chosen, key=costly)))
+
+
+def cheap_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    return rules_of("filters", tuple(p for p in chosen if not costly(p)))
+
+
+@lru_cache(maxsize=64)
+def rules_of(shelf: Measuring, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    """Rules of all chosen plug-ins of a kind, in the order of the settings."""
+    rules: list[Rule] = []
+    for plugin in chosen:
+        module, settings = plugins.MEASURING[shelf].resolve(plugin)
+        rules.extend(module.verdict(settings))
+    return tuple(rules)
+
+
+@lru_cache(maxsize=64)
+def text_plugins(chosen: tuple[Plugin, ...]) -> tuple[tuple[str, TextVerdict, StageSettings], ...]:
+    """(name, plug-in, its checked settings) of all chosen plug-ins on text, in their order."""
+    return tuple((plugin.use, *plugins.TEXT.resolve(plugin)) for plugin in chosen)

@@ -21,7 +21,7 @@ from ..base import language_codes
 from ..base.arrays import Bools
 from ..base.errors import ConfigError
 from ..base.schema import RecordingRow
-from ..recording import ids
+from ..recording.names import OVER_ALL
 from ..settings import PackageSettings
 from ..settings.job import Job
 from ..settings.package import ClipChoice
@@ -123,7 +123,7 @@ def _matches(asked: Asked, kind: str, names: tuple[str, ...]) -> bool:
 def qualified(dataset: str, speaker: str | None) -> str | None:
     """A unique name of a speaker: a source's name with its dataset; a name of a speaker across
     recordings as it is. None: unknown."""
-    if not speaker or ids.OVER_ALL.fullmatch(speaker):
+    if not speaker or OVER_ALL.fullmatch(speaker):
         return speaker or None
     return f"{dataset}/{speaker}"
 

@@ -1,6 +1,6 @@
 """The turns of a clip that holds several, with the texts and words of each.
 
-A turn's words come from its own channel if there is a transcript of that (`own_channels.py`), else
+A turn's words come from its own channel if there is a transcript of that (`requests.py`), else
 from the whole clip: a word belongs to the stretch of speech that it overlaps most, else to the
 nearest; if two people speak at once, to the person of the previous word.
 """
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from .. import scoring
 from ..base.schema import LabelledTurnRow, WordRow
-from ..recording import part_texts, turns
+from ..recording import turns
 from ..recording.turns import SpokenTurn, Turn
-from . import hidden, own_channels
+from . import hidden, requests
 from .shard_view import ShardView
 from .utterance import FinalUtterance
 
@@ -29,13 +29,13 @@ def labelled(
     stretch, else the recognised one. `words`: the clip's published words; None: their times are
     unknown; `thorough`: search the texts thoroughly, because the clip has hidden words."""
     cut = utterance.cut
-    heard_turns = own_channels.heard(utterance.in_channels, cut.start, cut.rate)
+    heard_turns = requests.heard_turns(utterance.in_channels, cut.start, cut.rate)
     in_channels = {one.turn: one for one in heard_turns}
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
     segments, place = view.stated_turns(cut.recording), (cut.start, cut.end, cut.rate)
-    stated = None if segments is None else part_texts.texts_in_span(segments, *place)
-    labels = part_texts.labels_in_span(segments or (), *place)
+    stated = None if segments is None else turns.texts_in_span(segments, *place)
+    labels = turns.labels_in_span(segments or (), *place)
     channel_of = {one.speaker: one.channel for one in stretches}
     rows: list[LabelledTurnRow] = []
     for turn, of_window in with_words(stretches, cut.rate, words):

@@ -18,7 +18,7 @@ from ..settings import Plugin
 from ..settings.stages import DAMAGE
 from ..storage import tables
 from . import annotated
-from .chosen_rules import cheap_rules, costly
+from .annotated import cheap_rules, costly
 from .decision_log import Decision
 
 #: How far a source's segment may end beyond its recording, s: times are rounded, and an AAC header

@@ -17,8 +17,8 @@ from ..plugins.contracts.text import Hidden, TextVerdict
 from ..settings import StageSettings
 from ..settings.job import Job
 from . import hypotheses
-from .chosen_rules import text_plugins
-from .own_channels import HeardTurn
+from .annotated import text_plugins
+from .requests import HeardTurn
 from .utterance import HeardUtterance
 
 

@@ -15,9 +15,7 @@ from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
 from ..settings import TranscribeSettings
 from ..settings.job import Job
-from . import language_vote
-from .language_vote import Vote
-from .utterance import HeardUtterance
+from .utterance import HeardUtterance, Vote, is_surer, vote_of
 
 #: The filter whose label and measure vote with `transcribe.language_by: sound`.
 BY_SOUND = ("audio_language", "audio_language_probability")
@@ -91,9 +89,7 @@ def first(utterances: Sequence[HeardUtterance], lookup: Lookup, by: str) -> list
     vote = None
     if by != "clip" and all(rows):
         clips = zip(rows, utterances, strict=True)
-        vote = language_vote.count(
-            (_voter(u, row, by), u.cut.seconds) for row, u in clips if _sound(row)
-        )
+        vote = vote_of((_voter(u, row, by), u.cut.seconds) for row, u in clips if _sound(row))
     return [
         replace(utterance, transcript=row)
         if vote is None or not _sound(row)
@@ -124,7 +120,7 @@ def _elected(
         return replace(utterance, transcript=row, vote=vote)
     other = replace(utterance, vote=vote, voted=vote.language)
     row_in_it = _scored(other, lookup(other))
-    if _sound(row_in_it) and language_vote.is_surer(row, row_in_it):
+    if _sound(row_in_it) and is_surer(row, row_in_it):
         return replace(utterance, transcript=row, vote=vote)
     return replace(other, transcript=row_in_it)
 

@@ -23,7 +23,7 @@ from ..base.json_types import JsonObject
 from ..base.logs import log
 from ..storage import versions
 from ..storage.local import is_temporary
-from ..storage.out_layout import STAGES
+from ..storage.versions import STAGES
 from . import manifest
 
 ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")

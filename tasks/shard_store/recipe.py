@@ -3,7 +3,7 @@
 A recipe includes the settings that affect the output (unmarked fields, see `tasks.settings.base`),
 the plug-in's VERSION and weights, the item's content, and the recipes of the upstream steps that
 shaped its audio. It never includes limits, batch sizes, library versions, paths, or the value to
-which `auto` resolved. Code other than plug-ins has one version: `tasks.storage.out_layout`.
+which `auto` resolved. Code other than plug-ins has one version: `tasks.storage.versions`.
 """
 
 from __future__ import annotations

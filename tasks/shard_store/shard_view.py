@@ -16,23 +16,22 @@ from .. import plugins
 from ..base.errors import shortened
 from ..base.schema import AnyRow, CutRow, EnhancedRow, RecordingRow, TranscriptRow
 from ..plugins.rules import Rule, judge
-from ..recording import Segment, faults, part_texts, turns
-from ..recording.part_texts import PartTexts
+from ..recording import Segment, faults, turns
+from ..recording.turns import PartTexts
 from ..settings import Plugin
-from . import (
-    clip_choice,
-    enhanced,
-    hidden,
-    hypotheses,
-    model_answers,
-    own_channels,
-    recipe,
-    requests,
-)
-from .chosen_rules import filter_rules, rules_of
+from . import clip_choice, enhanced, hidden, hypotheses, recipe, requests, text_values
+from .annotated import filter_rules, rules_of
 from .cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segment_of, segments_of
-from .own_channels import ChannelTurn, OwnTurn
-from .requests import Asked, Recognition, Request, TextQuestion, Window, WindowAudio
+from .requests import (
+    Asked,
+    ChannelTurn,
+    OwnTurn,
+    Recognition,
+    Request,
+    TextQuestion,
+    Window,
+    WindowAudio,
+)
 from .stored_shard import StoredShard, samples_of
 from .text_values import TextValues, final_text
 from .utterance import (
@@ -160,7 +159,7 @@ class ShardView(StoredShard):
             return texts.between(part, start / rate, end / rate)
         if (segments := self.stated_turns(recording)) is None:
             return None
-        stated = part_texts.texts_in_span(segments, start, end, rate)
+        stated = turns.texts_in_span(segments, start, end, rate)
         return None if stated is None else " ".join(text for _, _, text in stated)
 
     def stated_turns(self, recording: RecordingRow) -> tuple[Segment, ...] | None:
@@ -173,23 +172,23 @@ class ShardView(StoredShard):
 
     @cached_property
     def _hears_channels(self) -> bool:
-        return own_channels.asked(self.job)
+        return requests.asks_channels(self.job)
 
     def own_turns(self, cut: CutUtterance) -> list[OwnTurn]:
         if not self._hears_channels:  # most jobs
             return []
         speech = self.turned(cut.recording)[1] or ()
 
-        def audio(channel: int) -> own_channels.AudioRecipe:
+        def audio(channel: int) -> requests.AudioRecipe:
             content = samples_of(cut.recording, self.job.filter, channel)
             return partial(self._channel_recipe, content)
 
         window = cut.start, cut.end
-        return [*own_channels.own_turns(window, cut.rate, speech, self._shared_seconds, audio)]
+        return [*requests.own_turns(window, cut.rate, speech, self._shared_seconds, audio)]
 
     @cached_property
     def writes_sides(self) -> bool:
-        return own_channels.writes_sides(self.job)
+        return requests.writes_sides(self.job)
 
     def sides(self, cut: CutUtterance) -> tuple[str, ...]:
         """The recipes of the PCM of both channels of a clip, if its recording has two and each of
@@ -211,7 +210,7 @@ class ShardView(StoredShard):
 
     @cached_property
     def _channel_recipe(self) -> Callable[[str, int, int], str]:
-        return recipe.audio_recipes(own_channels.converted(self.job.resample))
+        return recipe.audio_recipes(requests.of_one_channel(self.job.resample))
 
     def channel_turns(self, utterance: HeardUtterance) -> tuple[ChannelTurn, ...]:
         """The turns of a transcribed window, with what is stored for their own channels."""
@@ -305,8 +304,8 @@ class ShardView(StoredShard):
         return hidden.mutes(self.job)
 
     @cached_property
-    def _asking(self) -> tuple[model_answers.Asking, ...]:
-        return model_answers.asking(self.job.transcribe)
+    def _asking(self) -> tuple[text_values.Asking, ...]:
+        return text_values.asking(self.job.transcribe)
 
     def questions(self, utterance: HeardUtterance) -> list[TextQuestion]:
         """Questions of plug-ins on text about an utterance, if it is packaged."""
@@ -316,7 +315,7 @@ class ShardView(StoredShard):
         whole = final_text(self.job, utterance)[0]
         text = hidden.shown_of(self.job, utterance, whole)
         audio = utterance.pcm["audio"] if utterance.pcm and text == whole else None
-        return model_answers.requests(self._asking, text, audio) if text else []
+        return text_values.questions_about(self._asking, text, audio) if text else []
 
     def transcribed(self) -> Iterator[FinalUtterance]:
         """`resampled`, with transcripts looked up, then rules on text and decisions by people
@@ -367,16 +366,16 @@ class ShardView(StoredShard):
             utterance = hypotheses.with_others(utterance, rows)
 
         questions = self.questions(utterance)
-        answers = model_answers.answers(questions, self.transcripts)
+        answers = text_values.answers_to(questions, self.transcripts)
         texts = self._text_values.values(utterance, row, spoken, answers)
         outcome = self._outcome_by_text(cut, texts)
         kept = outcome.outcome == "packaged"
         if kept and (missing := self._missing(utterance, questions)):  # an answer may drop it
             return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
 
-        alignments = model_answers.alignment(self.job, self.weights, utterance) if kept else ()
+        alignments = text_values.alignment(self.job, self.weights, utterance) if kept else ()
         aligned = self._answer(alignments)
-        if alignments and model_answers.rules_on_fit(self.job.transcribe):
+        if alignments and text_values.rules_on_fit(self.job.transcribe):
             if missing := self._missing(utterance, alignments):  # a rule may drop it
                 return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
             texts = self._text_values.values(utterance, row, spoken, answers, aligned)
@@ -386,15 +385,15 @@ class ShardView(StoredShard):
         turns = self.channel_turns(utterance) if kept else ()
         muted = None
         if self._mutes:
-            of_turns = own_channels.heard(turns, cut.start, cut.rate)
+            of_turns = requests.heard_turns(turns, cut.start, cut.rate)
             dropped = outcome.outcome == "dropped"
             muted = hidden.silence(self.job, utterance, texts, dropped, of_turns)
         if kept and (muted or turns):
-            remarks = [f"muted: {muted}" if muted else "", own_channels.faults(turns)]
+            remarks = [f"muted: {muted}" if muted else "", requests.turn_faults(turns)]
             detail = "; ".join(filter(None, (outcome.detail, *remarks)))
             outcome = replace(outcome, detail=detail)
 
-        rewritings = model_answers.rewriting(self.job, utterance) if kept else ()
+        rewritings = text_values.rewriting(self.job, utterance) if kept else ()
         rewritten = self._answer(rewritings)
         missing = (
             *self._of_channels(turns),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ..base.schema import CutRow, EnhancedRow, RecordingRow, TranscriptRow
-from ..recording import Segment, ids
+from ..recording import Segment, names
 from ..recording.limits import Limits
 from ..recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
 from ..recording.turns import Turn
@@ -287,7 +287,7 @@ def _moved_bounds(
         segment = segment_of(span, cut.rate, given)
         key = segment.source_id if segment else None
         times = span["start"] / cut.rate, span["end"] / cut.rate
-        name = ids.utterance_id(recording["dataset"], recording["path"], *times, key)
+        name = names.utterance_id(recording["dataset"], recording["path"], *times, key)
         decision = people.get(name)
         if decision is None or decision.start is None or decision.end is None or name in seen:
             break

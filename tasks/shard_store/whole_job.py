@@ -15,9 +15,9 @@ from .. import plugins
 from ..base.json_types import JsonObject
 from ..settings import Plugin, changes_rows
 from ..settings.job import Job
-from ..storage import out_layout
-from . import decision_log, model_answers, own_channels, recipe
-from .chosen_rules import text_plugins
+from ..storage import versions
+from . import decision_log, recipe, requests, text_values
+from .annotated import text_plugins
 
 
 class Recipes(TypedDict):
@@ -41,7 +41,7 @@ def recipes_of(job: Job) -> Recipes:
     """The recipes of everything that the job uses."""
     transcribe = job.transcribe
     return {
-        "layout": out_layout.LAYOUT,
+        "layout": versions.LAYOUT,
         "speakers": recipe.of_speakers(job.speakers),
         "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
         "filters": recipe.of_filters(job),
@@ -53,7 +53,7 @@ def recipes_of(job: Job) -> Recipes:
         "further_backends": [
             recipe.of_plugin("asr", plugin) for plugin in transcribe.recognisers[1:]
         ],
-        "asked": model_answers.identities(model_answers.asking(transcribe)),
+        "asked": text_values.identities(text_values.asking(transcribe)),
         "texts": {
             use: identity
             for use, module, chosen in text_plugins(transcribe.verdicts)
@@ -81,7 +81,7 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
             [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]],
             recipe.of_llm_answer(llm, "", "") if llm else None,
             chosen.reference_words,
-            model_answers.identities(model_answers.asking(chosen)),
+            text_values.identities(text_values.asking(chosen)),
         ]
     return recipe.digest(stage, inputs)
 
@@ -103,7 +103,7 @@ def of_rows(job: Job, settings: JsonObject) -> JsonObject:
         writes = module.hide or module.REWRITES
         written = {"use": use, **recipe.lasting(chosen)} if writes else None
         texts[use] = [chosen.recipe(), written, module.identity(chosen)]
-    changing["sides"] = own_channels.writes_sides(job)
+    changing["sides"] = requests.writes_sides(job)
     return {**recipes_of(job), **changing, "enhance by": settings["enhance"], "texts": texts}
 
 
@@ -112,7 +112,7 @@ def of_version(job: Job, settings: JsonObject) -> list[object]:
     its splits: `settings_of` the job, formats and decisions by people."""
     formats = {plugin.use: format_version(plugin) for plugin in job.package.formats}
     people = decision_log.identity(decision_log.by_utterance(job))
-    return [out_layout.LAYOUT, settings, formats, people]
+    return [versions.LAYOUT, settings, formats, people]
 
 
 def settings_of(job: Job) -> JsonObject:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from ..base.errors import ItemError
-from ..recording import Ignored, Locator, Recording, stream_copy, unreachable, zip_member
+from ..recording import Ignored, Locator, Recording, packed, unreachable
 from ..recording.container import as_file, size_of, unpacked
 from ..recording.file_kinds import HEAD, ReadFile, compression, is_recording, known
 from ..recording.guard import display_path, file_state
@@ -168,9 +168,9 @@ def _members(path: str, inside: int | None) -> Iterator[_Member]:
             yield from _of_zip(path, file, inside)
         elif packing is None:
             yield from _of_tar(path, file, None, inside)
-        elif packing not in stream_copy.PACKINGS:
+        elif packing not in packed.PACKINGS:
             raise ItemError("unsupported", f"a tar in {packing}; repack it with gzip or zstd")
-    if packing in stream_copy.PACKINGS:
+    if packing in packed.PACKINGS:
         copy = unreachable.patience.read(lambda: unpacked(path, packing, inside))
         try:
             yield from _of_tar(path, copy, packing, inside)  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def _members(path: str, inside: int | None) -> Iterator[_Member]:
 
 def _of_zip(path: str, file: BinaryIO, inside: int | None) -> Iterator[_Member]:
     end = 0
-    for entry in sorted(zip_member.entries(file, MOST), key=lambda entry: entry.offset):
+    for entry in sorted(packed.entries(file, MOST), key=lambda entry: entry.offset):
         error = entry.error
         if entry.offset < end and not error:
             error = ("unreadable", "its bytes overlap another member's: get the archive again")

@@ -22,7 +22,7 @@ from ..recording import Ignored, Locator, Recording, container, unreachable
 from ..recording.file_kinds import compression, is_recording
 from ..recording.guard import display_path, file_state
 from ..recording.names import display_text, safe_name
-from ..recording.stream_copy import PACKINGS
+from ..recording.packed import PACKINGS
 from ..settings.base import READ
 from ..storage import bounds, urls
 from . import _columns, _lists

@@ -29,7 +29,7 @@ from ..segmenters import KnownSpans, Segmenter, Span
 from ..settings import Plugin
 from ..settings.job import Job
 from ..shard_store import (
-    chosen_rules,
+    annotated,
     clip_choice,
     cuts,
     decision_log,
@@ -41,11 +41,10 @@ from ..shard_store.blobs import MadeAudio
 from ..shard_store.decision_log import Decision
 from ..shard_store.manifest import Footer
 from ..shard_store.stored_shard import samples_of
-from . import cutting, measuring, whole_transcript
+from . import cutting, whole_transcript
 from .contract import OfRecording
-from .conversion import Conversion
-from .cutting import StreamFacts
-from .measuring import Chosen, Measured, Step, WholeRecording
+from .cutting import Chosen, Measured, Step, StreamFacts, WholeRecording
+from .pcm import Conversion
 
 SCHEMA = CUTS
 Piece = tuple[Span, tuple[Step, ...], Measured]  # with the filters that measure it
@@ -69,7 +68,7 @@ class Unit(OfRecording):
     def spared(self) -> bool:
         """Whether only costly measures are missing, which a threshold makes unnecessary."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
-        return self.spans is not None and all(map(chosen_rules.costly, lacking))
+        return self.spans is not None and all(map(annotated.costly, lacking))
 
     @property
     def seconds(self) -> float:
@@ -211,11 +210,11 @@ def _one_pass(
     begin = _segmenter(unit, locator, chosen, turns)
     first = min((span.start for span in known_spans or ()), default=0)
     for span, clip in cutting.spans(locator, facts, begin, first, chosen.limits):
-        filters = chosen.filters if known_spans is None else measuring.steps(known_spans[span])
+        filters = chosen.filters if known_spans is None else cutting.steps(known_spans[span])
         measured = Measured({}, {}, {})
         if clip is not None:
             clip = clip.of_recording(None, recording["size"])
-            measured = measuring.measured(clip, filters, job.filter.measure_all)
+            measured = cutting.measured(clip, filters, job.filter.measure_all)
             passes = known_spans is None and judge(measured.values, chosen.rules) is None
             if passes and may_choose(span.turn if span.given is None else span.given):
                 conversion.add(span.start, span.end, clip)
@@ -254,7 +253,7 @@ def _span_rows(
     rows: list[CutRow] = []
     for span, filters, measured in pieces:
         if span.kind == "utterance" and span.end > span.start:
-            measuring.after_all(measured, span, facts, unit.recording, whole, filters)
+            cutting.after_all(measured, span, facts, unit.recording, whole, filters)
         recut = (span.start, span.end, span.given) in unit.recut
         rows.append(
             {

@@ -29,7 +29,7 @@ from ..settings.job import Job
 from ..settings.transcribe import ServerSettings
 from ..shard_store import enhanced
 from ..shard_store.requests import Recognition, Request
-from . import measuring
+from . import cutting
 from .contract import Work
 
 SECONDS = 1.87  # s: an unlikely length for an item
@@ -161,7 +161,7 @@ def _of_filter(job: Job) -> Iterator[Trial]:
         diarizer, of_turns = plugins.DIARIZERS.resolve(job.speakers)
         turns = partial(pushed, lambda: diarizer.start(of_turns, RATE, ()))
         yield _trial("diarizer", job.speakers, diarizer, of_turns, turns)
-    for step in measuring.steps(job.filter.all_filters):
+    for step in cutting.steps(job.filter.all_filters):
         if not step.after_all:
             yield _filter(step.plugin)
 

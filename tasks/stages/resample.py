@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from .. import plugins
 from ..audio import Clip
-from ..audio.blocks import regroup
+from ..audio.types import regroup
 from ..base.arrays import Float32s, Int16s
 from ..base.errors import ItemError
 from ..base.logs import log
@@ -35,13 +35,13 @@ from ..recording.tracks import locator_of
 from ..resamplers import soxr_hq
 from ..segmenters import KnownSpans, Span
 from ..settings.job import Job
-from ..shard_store import enhanced, own_channels, shard_view
+from ..shard_store import enhanced, requests, shard_view
 from ..shard_store.blobs import MadeAudio
 from ..shard_store.utterance import HeardUtterance
 from . import cutting, pcm
 from .contract import OfRecording
-from .conversion import Converted, code_of, failed_row, pcm_row
 from .cutting import StreamFacts
+from .pcm import Converted, code_of, failed_row, pcm_row
 
 SCHEMA = AUDIO
 UNIT_SECONDS = 300.0
@@ -166,7 +166,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
 def _row(unit: Unit, span: Converted, clips: _Clips, job: Job) -> MadeAudio:
     settings = job.resample
     if unit.channel is not None:
-        settings = own_channels.converted(settings)
+        settings = requests.of_one_channel(settings)
     try:
         clip = clips.next()
         if not unit.enhanced:  # a long clip is decoded here

@@ -27,11 +27,11 @@ from ..settings.job import Job
 from ..shard_store import manifest
 from ..shard_store.index import Index
 from ..storage import tables
+from . import probe as probing
 from .call import Call, Limits
 from .contract import OfRecording
-from .listing import copies, entries, file_parts, known_recordings, row_files
-from .listing.known_recordings import Columns
-from .listing.row_files import LISTED, merged
+from .listing import copies, entries, known_recordings
+from .listing.known_recordings import LISTED, Columns, merged
 from .listing.shard_choice import in_shards, shards_of
 from .listing.survey import Survey as Survey
 from .listing.survey import as_known as as_known
@@ -47,7 +47,6 @@ def probe(job: Job, listing: Path, low: int, high: int, size: float, isolate: bo
     quarantined."""
     from . import isolate as isolation
     from . import known_good
-    from . import probe as probing
 
     units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
     if not isolate:
@@ -55,7 +54,7 @@ def probe(job: Job, listing: Path, low: int, high: int, size: float, isolate: bo
     results = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
     rows = [row for rows in results for row in rows]
-    row_files.save(pa.Table.from_pylist(rows, schema=LISTED), target)
+    known_recordings.save(pa.Table.from_pylist(rows, schema=LISTED), target)
     return target
 
 
@@ -97,7 +96,7 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
     if len(surveyed.divided):
         names = (tables.read(path)["recording"].to_pylist() for path in results)
         probed = entries.keys(chain.from_iterable(names))
-        leaving = np.concatenate([leaving, file_parts.vanished(had, surveyed.divided, probed)])
+        leaving = np.concatenate([leaving, probing.vanished(had, surveyed.divided, probed)])
     gone = np.sort(had.columns.keys[leaving])
     touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
     numbers = shards_of(job, surveyed, results, gone)

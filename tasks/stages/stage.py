@@ -184,7 +184,7 @@ class Clock:
         )
 
 
-class Sink:
+class Sink(ExitStack):
     """Collects rows and commits them as parts: audio first, then the rows that point to it. PCM is
     written as it arrives; a commit names its blob.
 
@@ -192,20 +192,14 @@ class Sink:
     `converted` of them, with so many seconds of audio."""
 
     def __init__(self, stage: str, job: Job, shard: str) -> None:
+        super().__init__()
         self.stage, self.job, self.shard = stage, job, shard
         self.rows: list[AnyRow] = []
         self.made: list[MadeAudio] = []  # by the filter stage
         self.converted, self.converted_seconds = 0, 0.0
         self._placed: list[MadeAudio] = []  # rows with PCM in the blob
         self.since = time.monotonic()
-        self._open = ExitStack()
         self._staged: tuple[HashedFile, Publish] | None = None
-
-    def __enter__(self) -> Sink:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._open.close()
 
     @property
     def held(self) -> int:
@@ -217,7 +211,10 @@ class Sink:
                 audio_row = cast(MadeAudio, row)
                 samples = audio_row.pop("pcm")
                 audio_row["offset"] = self.held
-                self._blob().write(np.ascontiguousarray(samples, dtype="<i2").data)
+                if self._staged is None:
+                    home = blobs.folder(self.job.out, self.shard)
+                    self._staged = self.enter_context(storage.store_of(home).staged(home))
+                self._staged[0].write(np.ascontiguousarray(samples, dtype="<i2").data)
                 self._placed.append(audio_row)
             if self.stage != "filter" or "audio" not in row:
                 self.rows.append(row)
@@ -228,12 +225,6 @@ class Sink:
             if not audio.get("error_code"):
                 self.converted_seconds += audio["num_samples"] / audio["rate"]
 
-    def _blob(self) -> HashedFile:
-        if self._staged is None:
-            home = blobs.folder(self.job.out, self.shard)
-            self._staged = self._open.enter_context(storage.store_of(home).staged(home))
-        return self._staged[0]
-
     def commit(self) -> None:
         rows, self.rows, self.since = self.rows, [], time.monotonic()
         pcm_rows, self.made = self.made, []
@@ -241,7 +232,7 @@ class Sink:
         staged, self._staged = self._staged, None
         if staged is not None:
             name = staged[1](lambda digest: f"{digest}.pcm").name
-            self._open.close()
+            self.close()
             for row in placed:
                 row["blob"] = name
         self._commit("resample", pcm_rows)

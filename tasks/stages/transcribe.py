@@ -31,7 +31,7 @@ from ..plugins.served import chat
 from ..plugins.served.chat import Written
 from ..settings import StageSettings
 from ..settings.job import Job
-from ..shard_store import blobs, model_answers, own_channels, shard_view
+from ..shard_store import blobs, shard_view, text_values
 from ..shard_store.requests import (
     Alignment,
     Asked,
@@ -40,6 +40,7 @@ from ..shard_store.requests import (
     Rewriting,
     TextQuestion,
     WindowAudio,
+    asks_channels,
 )
 
 SCHEMA = TRANSCRIPTS
@@ -54,9 +55,9 @@ def rounds(job: Job) -> int:
     follows; and last the language model, other word times, and turns in own channels."""
     asr = job.transcribe
     votes = asr.language_by != "clip" and asr.backend.use != "none"
-    last = asr.llm_text is not None or asr.reference_words or own_channels.asked(job)
-    asks = bool(model_answers.asking(asr))
-    before_last = asr.llm_text is not None and bool(model_answers.rules_on_fit(asr))
+    last = asr.llm_text is not None or asr.reference_words or asks_channels(job)
+    asks = bool(text_values.asking(asr))
+    before_last = asr.llm_text is not None and bool(text_values.rules_on_fit(asr))
     return 1 + votes + bool(asr.backends) + asks + before_last + last
 
 

@@ -22,7 +22,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from ..base.errors import ConfigError, RunError
-from . import download_cache
+from . import urls
 from .atomic import HashedFile
 from .containment import inside
 from .local import File, Local, Publish, ReadSpan, Span
@@ -185,7 +185,7 @@ class Objects:
     @contextmanager
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
         with asking(path) as (files, key):
-            copy = download_cache.cached(files, key, state_of(files.info(key)).guard)
+            copy = urls.cached(files, key, state_of(files.info(key)).guard)
         with copy, pa.PythonFile(copy, "r") as file:
             yield file
 
@@ -246,7 +246,7 @@ class Objects:
                 return False
 
     def hashed(self, path: Path) -> tuple[str, int]:
-        with store_errors(path), download_cache.fetched(*files_in(path)) as file:
+        with store_errors(path), urls.uncached(*files_in(path)) as file:
             digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
             return digest.hexdigest(), file.tell()
 

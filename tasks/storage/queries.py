@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError, RunError
-from . import long_columns
+from .tables import take
 
 if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection
@@ -180,7 +180,7 @@ def ordered(
     if count <= FEW:
         whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
         order = pc.sort_indices(whole, [(name, "ascending") for name in by])
-        yield iter(long_columns.take(whole, order.to_numpy()).to_batches())
+        yield iter(take(whole, order.to_numpy()).to_batches())
         return
     sql = f"SELECT * FROM given ORDER BY {', '.join(map(identifier, by))}"
     with tables(memory, scratch) as database, streamed(database, rows, schema, sql) as batches:

@@ -1,6 +1,6 @@
 """Drops utterances in another language than wanted, or whose language is a guess.
 
-The clips of a recording vote on its language (`tasks/shard_store/language_vote.py`). Whisper base
+The clips of a recording vote on its language (`tasks/shard_store/utterance.py`). Whisper base
 gives music and noise no language with more than 0.6. Short, plain sentences may stay below that, so
 a text that the recogniser is sure of is kept. A language stated by the source is contradicted only
 if the recogniser is nearly certain of another one and unsure of its text in the stated one. Nothing

@@ -18,9 +18,17 @@ from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import chosen_rules, language_vote, manifest, text_values
-from uttermill.tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
-from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
+from uttermill.tasks.shard_store import annotated, manifest, text_values
+from uttermill.tasks.shard_store.utterance import (
+    SURE_PROBABILITY,
+    SURE_SECONDS,
+    UNHEARD,
+    CutUtterance,
+    HeardUtterance,
+    Vote,
+    is_surer,
+    vote_of,
+)
 from uttermill.tasks.stages import stage, transcribe
 
 GUESSING = {"use": "tests.plugins.guessing_asr"}
@@ -31,7 +39,7 @@ def row(code: str | None, probability: float = 0.5, text: str = "words") -> Any:
 
 
 def test_certainty_is_the_mean_probability_over_time() -> None:
-    vote = language_vote.count([(row("en", 0.9), 10.0), (row("cy", 0.3), 2.0), (row("en"), 1.0)])
+    vote = vote_of([(row("en", 0.9), 10.0), (row("cy", 0.3), 2.0), (row("en"), 1.0)])
     assert vote is not None
     assert vote.language == "en"
     assert vote.shares == {"cy": pytest.approx(0.6 / 13), "en": pytest.approx(9.5 / 13)}
@@ -48,18 +56,18 @@ def test_certainty_is_the_mean_probability_over_time() -> None:
     ],
 )
 def test_too_few_have_no_vote(clips: Any) -> None:
-    assert language_vote.count(clips) is None
+    assert vote_of(clips) is None
 
 
 def test_music_has_no_language() -> None:
-    vote = language_vote.count([(row("en", 0.4), 5.0)] * 9)
+    vote = vote_of([(row("en", 0.4), 5.0)] * 9)
     assert vote is not None
     assert vote.shares == {"en": pytest.approx(0.4)}
     assert vote.language is None
 
 
 def test_half_and_half_is_no_majority() -> None:
-    vote = language_vote.count([(row("en", 0.9), 5.0), (row("de", 0.9), 5.0)] * 4)
+    vote = vote_of([(row("en", 0.9), 5.0), (row("de", 0.9), 5.0)] * 4)
     assert vote is not None
     assert vote.language is None
     assert not vote.overrules(row("de"), 1.0)
@@ -75,14 +83,14 @@ def test_strong_evidence_stands() -> None:
 
 def test_a_recording_may_have_a_second_language_in_short_clips() -> None:
     english, russian = [(row("en", 0.95), 6.0)] * 6, (row("ru", 0.95), 3.0)
-    one, two = (language_vote.count([*english, *[russian] * n]) for n in (1, 2))
+    one, two = (vote_of([*english, *[russian] * n]) for n in (1, 2))
     assert one is not None
     assert two is not None
     assert one.overrules(*russian)
     assert not two.overrules(*russian)
     assert not two.overrules(row("ru", 0.6), 2.0)
     assert two.overrules(row("ru", 0.4), 2.0)
-    hours = language_vote.count([*english * 20, *[russian] * 2])
+    hours = vote_of([*english * 20, *[russian] * 2])
     assert hours is not None
     assert hours.overrules(*russian), "two guesses in an hour are no language"
 
@@ -132,7 +140,7 @@ def test_a_text_in_the_recordings_language_is_better_unless_it_is_less_sure(
     own: float | None, other: float, stays: bool
 ) -> None:
     texts: list[Any] = [{"avg_logprob": own}, {"avg_logprob": other}]
-    assert language_vote.is_surer(*texts) == stays
+    assert is_surer(*texts) == stays
 
 
 def test_a_surer_text_in_its_own_language_stays(
@@ -155,7 +163,7 @@ def test_a_surer_text_in_its_own_language_stays(
 
 
 def judged(values: dict[str, Any]) -> str | None:
-    found = judge(values, chosen_rules.rules_of("text", (Plugin(use="language"),)))
+    found = judge(values, annotated.rules_of("text", (Plugin(use="language"),)))
     return found.reason if found else None
 
 

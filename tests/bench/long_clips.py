@@ -49,7 +49,7 @@ from uttermill.tasks.asr import SpeechClip, Transcript, faster_whisper
 from uttermill.tasks.asr._whisper import loading, whole_clips
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.settings import Plugin
-from uttermill.tasks.shard_store.chosen_rules import rules_of
+from uttermill.tasks.shard_store.annotated import rules_of
 
 PARTS = ("clips", "verdict", "holes")
 LACKING = 0.15  # of its words: a text that lacks more is not whole

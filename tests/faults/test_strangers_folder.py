@@ -14,7 +14,7 @@ import yaml
 
 from tests.helpers import tampered
 from uttermill.flows.explore import sandbox
-from uttermill.tasks.base import current_folder, environment
+from uttermill.tasks.base import environment
 from uttermill.tasks.base.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -233,28 +233,28 @@ HARMLESS = {
 
 def test_numbas_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    current_folder.check(prefect=True)
+    environment.check_current_folder(prefect=True)
     (tmp_path / ".numba_config.yaml").write_text("cache_dir: .")
     with pytest.raises(ConfigError, match=r"holds \.numba_config\.yaml, from which numba"):
-        current_folder.check(prefect=False)
+        environment.check_current_folder(prefect=False)
 
 
 @pytest.mark.parametrize("name", HARMFUL)
 def test_prefects_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(HARMFUL[name])
-    current_folder.check(prefect=False)
+    environment.check_current_folder(prefect=False)
     with pytest.raises(ConfigError, match=f"holds {name}, from which Prefect would take settings"):
-        current_folder.check(prefect=True)
+        environment.check_current_folder(prefect=True)
     if name in HARMLESS:
         (tmp_path / name).write_text(HARMLESS[name])
-        current_folder.check(prefect=True)
+        environment.check_current_folder(prefect=True)
         (tmp_path / name).write_bytes(b"\xff")  # Prefect would fail with a traceback
         with pytest.raises(ConfigError):
-            current_folder.check(prefect=True)
+            environment.check_current_folder(prefect=True)
         (tmp_path / name).unlink()
         (tmp_path / name).mkdir()  # often a virtual environment
-        current_folder.check(prefect=True)
+        environment.check_current_folder(prefect=True)
 
 
 @pytest.mark.full

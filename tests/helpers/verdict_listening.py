@@ -21,7 +21,7 @@ from uttermill.tasks.asr import SpeechClip, Transcript, faster_whisper
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.settings import FilterSettings, Plugin, TranscribeSettings
-from uttermill.tasks.shard_store.chosen_rules import rules_of
+from uttermill.tasks.shard_store.annotated import rules_of
 from uttermill.tasks.text import ScoredTranscript
 
 Values = dict[str, Any]

@@ -27,7 +27,7 @@ from uttermill.tasks.publish import foreseen
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Done, Spent
 from uttermill.tasks.stages import stage
-from uttermill.tasks.storage import local, out_layout
+from uttermill.tasks.storage import local, versions
 
 
 def members(count: int, seed: int = 0) -> list[Member]:
@@ -232,7 +232,7 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 6)
     alone, _ = corpus.run(corpus.job(tmp_path, out=tmp_path / "alone"))
     job = corpus.job(tmp_path)
-    out_layout.begin(job.out, 0)
+    versions.begin_layout(job.out, 0)
     found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     every, failed = sample.frame(job.out, found.shards)
     assert (len(every), failed) == (6, 0)
@@ -322,7 +322,7 @@ def test_reasons_of_a_sample_are_those_of_the_ledger(tmp_path: Path) -> None:
     job = corpus.job(
         tmp_path, filter=dropped, package={"max_failed_fraction": 1.0, "formats": ["wenet"]}
     )
-    out_layout.begin(job.out, 0)
+    versions.begin_layout(job.out, 0)
     found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     for name in stage.PER_SHARD:
         for shard in found.shards:

@@ -25,7 +25,7 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import blobs, manifest
 from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.stages import compaction, contract, stage
-from uttermill.tasks.storage import out_layout, versions
+from uttermill.tasks.storage import versions
 
 STAGES = stage.PER_SHARD
 SHARD = "shard-000000"
@@ -58,7 +58,7 @@ def many(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """OUT in which filter and resample left a file of each commit; take a copy."""
     out = tmp_path_factory.mktemp("many") / "out"
     chosen = job(small, out)
-    out_layout.begin(out, 0)
+    versions.begin_layout(out, 0)
     pipeline.run_shard_stage(chosen, Here(), Here().listing(chosen))
     with pytest.MonkeyPatch.context() as before:
         scattered(before)

@@ -376,7 +376,7 @@ def test_controls_of_the_layers() -> None:
     assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "a")}) == {
         frozenset("abc")
     }
-    assert climbs("tasks.storage.download_cache", "tasks.publish")
+    assert climbs("tasks.storage.urls", "tasks.publish")
     assert climbs("tasks.base.errors", "tasks.storage"), "a folder's modules stand with it"
     assert not climbs("tasks.filters.rms", "tasks.sources"), "neighbours"
     assert not climbs("tasks.levels.peak", "tasks.filters.rms")

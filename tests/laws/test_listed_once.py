@@ -19,7 +19,7 @@ from uttermill.flows.run import launch, plans
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.plugins import Dataset
 from uttermill.tasks.recording import Ignored, Recording
-from uttermill.tasks.stages.listing import once
+from uttermill.tasks.stages.listing import entries
 
 COUNT = 4
 
@@ -145,7 +145,7 @@ def test_listings_end_with_the_run_and_with_a_question(
     file: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     chosen = settings.read(str(file), [], None, [])
-    with once.listing():
+    with entries.listed_once():
         pipeline.run_here(chosen.job())
         corpus.add(tmp_path / "in", COUNT)
         looks.entries.clear()
@@ -184,8 +184,8 @@ def test_a_listing_with_speakers_is_another_one(file: Path, looks: Looks) -> Non
     """RTTM files are read with the listing, if the diarizer uses them."""
     job = settings.read(str(file), [], None, []).job()
     given = settings.read(str(file), [], None, ["speakers.use=given"]).job()
-    with once.listing():
+    with entries.listed_once():
         for each in (job, given, job):
             corpus.surveyed(each)
-            assert once.holds_recordings(each, plugins.datasets(each.sources)[0])
+            assert entries.holds_recordings(each, plugins.datasets(each.sources)[0])
     assert looks.entries == {name: 2 * count for name, count in ONCE.items()}

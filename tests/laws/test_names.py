@@ -25,8 +25,7 @@ from uttermill.flows import checks, settings
 from uttermill.flows.run import run_folder
 from uttermill.tasks import pipeline
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.recording import ids
-from uttermill.tasks.recording.names import is_utf8, printable, recording_name
+from uttermill.tasks.recording.names import is_utf8, printable, recording_name, utterance_id
 from uttermill.tasks.runs.executor import Published
 
 ROOT = Path(__file__).parents[2]
@@ -233,7 +232,7 @@ def test_what_is_shown_gives_the_name_back(raw: bytes) -> None:
 def test_two_names_never_become_one(one: bytes, other: bytes) -> None:
     names = [recording_name(os.fsdecode(raw)) for raw in (one, other)]
     shown = [printable(os.fsdecode(raw)) for raw in (one, other)]
-    made = [ids.utterance_id("d", name, 0.0, 1.0) for name in names]
+    made = [utterance_id("d", name, 0.0, 1.0) for name in names]
     assert (names[0] == names[1]) == (shown[0] == shown[1]) == (one == other)
     assert (made[0] == made[1]) == (one == other)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,100}", each) for each in made)

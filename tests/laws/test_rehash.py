@@ -15,7 +15,7 @@ from uttermill.tasks.publish.upkeep import checkpoints
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import stage
-from uttermill.tasks.stages.listing import rehash
+from uttermill.tasks.stages.listing import known_recordings
 from uttermill.tasks.storage import local
 
 
@@ -77,9 +77,9 @@ def test_all_shards_are_hashed_in_turn() -> None:
         runs = -(-1 // share)
         seen = set[str]()
         for number in range(1, round(runs) + 1):
-            seen.update(rehash.due(shards, share, number))
+            seen.update(known_recordings.due(shards, share, number))
         assert seen == {*shards}
-        assert rehash.due(shards, 0.0, 5) == []
+        assert known_recordings.due(shards, 0.0, 5) == []
 
 
 @pytest.mark.nightly

@@ -28,7 +28,7 @@ from uttermill.tasks.shard_store import manifest, recipe
 from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.shard_store.stored_shard import StoredShard
 from uttermill.tasks.stages import contract, cutting, stage
-from uttermill.tasks.storage import out_layout
+from uttermill.tasks.storage import versions
 
 SHARDS = 3  # of four recordings each
 TEN = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
@@ -131,7 +131,7 @@ def removed(home: Path) -> None:
 
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
-    **{name: partial(flipped, root=f"manifests/{name}") for name in out_layout.STAGES},
+    **{name: partial(flipped, root=f"manifests/{name}") for name in versions.STAGES},
     "audio": partial(flipped, root="audio"), "cut": cut, "removed": removed,
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ import yaml
 from tests.helpers import corpus
 from uttermill.tasks.publish.dataset import card_readme, composition, croissant
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.storage import out_layout, versions
+from uttermill.tasks.storage import versions
 
 SECRET = "hunter2"
 
@@ -86,7 +86,7 @@ def test_counts_are_those_of_the_rows(version: Path) -> None:
         ("train", "told", 3), ("train", "bare", 2),
     }  # fmt: skip
     assert said["licences"] == {"told": "CC-BY-SA-4.0", "bare": None}
-    assert said["recipes"]["layout"] == out_layout.LAYOUT
+    assert said["recipes"]["layout"] == versions.LAYOUT
     assert set(said["files"]) == set(corpus.content(version)) - {"dataset.json"}
 
 

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uttermill.tasks.recording.ids import utterance_id
+from uttermill.tasks.recording.names import utterance_id
 
 
 @given(st.text(), st.text(), st.floats(0, 3.6e5), st.floats(0, 3.6e5))

@@ -24,7 +24,7 @@ from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
 from uttermill.tasks.recording import Ignored, Locator, Recording, container
 from uttermill.tasks.settings import Source
 from uttermill.tasks.sources._paths import list_root, resolve
-from uttermill.tasks.storage import download_cache, urls
+from uttermill.tasks.storage import urls
 
 HOSTS = ("127.0.0.1", "localhost", "127.0.0.2")
 
@@ -36,7 +36,7 @@ def here(tmp_path: Path) -> Iterator[Web]:
     (tmp_path / "here/list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with web(tmp_path / "here") as made:
         yield made
-    download_cache.close_all()
+    urls.close_all()
 
 
 @pytest.fixture(params=[*map(nightly, HOSTS[:2]), HOSTS[2]])
@@ -99,7 +99,7 @@ def test_a_redirect_at_the_same_host_is_followed(here: Web) -> None:
         here.redirects["/r00.wav"] = to
         digest = container.digest(Locator(f"{here.url}/r00.wav"))
         assert digest == container.digest(Locator(f"{here.url}/r01.wav"))
-        download_cache.close_all()
+        urls.close_all()
 
 
 @pytest.mark.parametrize("to", ["ftp://127.0.0.1/x", "file:///etc/passwd", "https://127.0.0.1/x"])

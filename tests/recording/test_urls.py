@@ -26,7 +26,7 @@ from uttermill.tasks.recording import Ignored, Locator, Recording, container, un
 from uttermill.tasks.recording.guard import file_state
 from uttermill.tasks.settings import Source
 from uttermill.tasks.sources._paths import listed_name, resolve
-from uttermill.tasks.storage import download_cache, store_errors, urls
+from uttermill.tasks.storage import store_errors, urls
 
 ROOT = f"s3://{BUCKET}/lists"
 
@@ -35,7 +35,7 @@ ROOT = f"s3://{BUCKET}/lists"
 def account(s3: S3) -> Iterator[None]:
     with environment(s3.environment):
         yield
-    download_cache.close_all()
+    urls.close_all()
 
 
 @pytest.fixture

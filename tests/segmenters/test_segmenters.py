@@ -18,7 +18,7 @@ from uttermill.tasks.audio.channels import STRETCH, Heard, mean
 from uttermill.tasks.base import arrays
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.models import model_files, onnx_session
-from uttermill.tasks.recording import Segment, TimedWord, part_texts
+from uttermill.tasks.recording import Segment, TimedWord, turns
 from uttermill.tasks.segmenters import Segmenter, Span, _emilia, applio, auto, vad, whole
 from uttermill.tasks.segmenters import given as given_segmenter
 from uttermill.tasks.speech import silero as _silero
@@ -437,5 +437,5 @@ def test_long_captions_are_cut_in_pauses() -> None:
     assert [edge for clip in clips for edge in clip] == pytest.approx(
         [0.4, 2.752, 2.752, 5.092], abs=0.01
     )
-    texts = part_texts.PartTexts([asked])
+    texts = turns.PartTexts([asked])
     assert [texts.between(0, *clip) for clip in clips] == ["so it was", "you"]

@@ -18,7 +18,7 @@ from tests.helpers import corpus
 from uttermill.flows import settings as run_settings
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.recording import Ignored, Recording, Segment, TimedWord
-from uttermill.tasks.recording.part_texts import PartTexts, spelled
+from uttermill.tasks.recording.turns import PartTexts, spelled
 from uttermill.tasks.segmenters import _sentences, auto
 from uttermill.tasks.segmenters import given as given_segmenter
 from uttermill.tasks.settings import Plugin, Source

@@ -24,7 +24,7 @@ from uttermill.tasks import storage
 from uttermill.tasks.base import masking
 from uttermill.tasks.base.errors import ConfigError, MillError
 from uttermill.tasks.settings import Plugin
-from uttermill.tasks.storage import download_cache, store_errors
+from uttermill.tasks.storage import store_errors, urls
 
 WORD = "c4n4ry"
 KEYS = (
@@ -157,7 +157,7 @@ def licensed(tmp_path: Path, shared_cluster: dict[str, Any]) -> Iterator[dict[st
             "transcribe": {"backend": {"use": "fake"}},
             "cluster": {**shared_cluster, "options": {"env": {"accountKey": WORD}}},
         }  # fmt: skip
-    download_cache.close_all()
+    urls.close_all()
 
 
 @pytest.mark.cluster

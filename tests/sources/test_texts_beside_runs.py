@@ -21,7 +21,7 @@ from uttermill.tasks.runs.executor import Here, Published
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.stages import shard
-from uttermill.tasks.storage import download_cache
+from uttermill.tasks.storage import urls
 
 AUTO = {"segmenter": {"use": "auto"}, "filters": corpus.FILTERS}
 SRT = "1\n00:00:00,200 --> 00:00:01,000\n{}\n\n2\n00:00:01,000 --> 00:00:09,000\nbeyond\n"
@@ -230,7 +230,7 @@ def test_references_without_words_are_dropped_from_lists_too(tmp_path: Path, bac
 def account(s3: S3) -> Iterator[None]:
     with environment(s3.environment):
         yield
-    download_cache.close_all()
+    urls.close_all()
 
 
 @pytest.mark.full

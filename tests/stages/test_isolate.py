@@ -27,7 +27,7 @@ from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import isolate, stage
-from uttermill.tasks.storage import out_layout
+from uttermill.tasks.storage import versions
 
 SHARD = "shard-000000"
 COUNT = 4
@@ -59,7 +59,7 @@ def poisoned(source: Path, out: Path, where: str, how: str) -> Job:
 
 def prepare(job: Job, until: str) -> None:
     """Run what comes before stage `until`."""
-    out_layout.begin(job.out, 0)
+    versions.begin_layout(job.out, 0)
     pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     for name in stage.PER_SHARD[: stage.PER_SHARD.index(until)]:
         stage.run(name, job, SHARD)
@@ -139,7 +139,7 @@ def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
 def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
     quiet, _ = corpus.run(corpus.job(source))
     job = corpus.job(source, out=tmp_path / "out")
-    out_layout.begin(job.out, 0)
+    versions.begin_layout(job.out, 0)
     pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     for name in stage.PER_SHARD:
         assert stage.run(name, job, SHARD, isolate=True).computed == COUNT

@@ -13,7 +13,7 @@ from tests.helpers import corpus, tiers
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages.listing import entries, row_files, shard_choice
+from uttermill.tasks.stages.listing import entries, known_recordings, shard_choice
 from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
 from uttermill.tasks.storage import queries
 
@@ -158,7 +158,7 @@ def test_left_aside_is_a_list() -> None:
 @pytest.fixture
 def batched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also rows of small OUTs go by several files."""
-    monkeypatch.setattr(row_files, "ROWS", 4)
+    monkeypatch.setattr(known_recordings, "ROWS", 4)
     monkeypatch.setattr(queries, "AT_ONCE", 5)
     monkeypatch.setattr(queries, "FEW", 0)
 
@@ -214,7 +214,7 @@ def test_many_rows_go_to_their_shards_by_way_of_the_disk(
     (tmp_path / "out").rename(tmp_path / "out1")
     monkeypatch.setattr(queries, "AT_ONCE", 5)
     monkeypatch.setattr(queries, "FEW", 0)
-    monkeypatch.setattr(row_files, "ROWS", 4)
+    monkeypatch.setattr(known_recordings, "ROWS", 4)
     _, parted = sharded(tmp_path)
     assert rows(tmp_path / "out") == at_once
     assert parted.shards == whole.shards

@@ -19,8 +19,8 @@ from uttermill.tasks.recording.limits import Limits
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages import conversion, filter, measuring, pcm, stage
-from uttermill.tasks.stages.conversion import Conversion
+from uttermill.tasks.stages import cutting, filter, pcm, stage
+from uttermill.tasks.stages.pcm import Conversion
 
 SHARD = "shard-000000"
 Decodes = Callable[[], int]
@@ -72,7 +72,7 @@ def apart(home: Path, job: Job) -> list[tuple[str, str | None, str | None]]:
 def test_nothing_is_decoded_twice(
     tmp_path: Path, decodes: Decodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversion, "IN_MEMORY", 20_000)  # longer clips wait in a file
+    monkeypatch.setattr(pcm, "IN_MEMORY", 20_000)  # longer clips wait in a file
     job = listed(tmp_path)
     before = decodes()
     done = stage.run("filter", job, SHARD)
@@ -165,7 +165,7 @@ def test_without_room_on_the_disk_resample_decodes_again(
             raise OSError(28, "No space left on device")
         return real(self, samples)
 
-    monkeypatch.setattr(conversion, "IN_MEMORY", 0)
+    monkeypatch.setattr(pcm, "IN_MEMORY", 0)
     monkeypatch.setattr(Conversion, "_write", full)
     assert stage.run("filter", job, SHARD).converted == 2
     assert stage.run("resample", job, SHARD).computed == 4
@@ -182,7 +182,7 @@ def test_a_recording_that_fails_leaves_no_pcm(
     def broken(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(measuring, "after_all", broken)
+    monkeypatch.setattr(cutting, "after_all", broken)
     assert stage.run("filter", job, SHARD).converted == 0
     assert stored(job) == []
 
@@ -191,7 +191,7 @@ def test_a_recording_that_fails_leaves_no_pcm(
 def test_a_span_given_twice_is_converted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
-    monkeypatch.setattr(conversion, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(pcm, "IN_MEMORY", in_memory)
     samples = np.random.default_rng(0).standard_normal((50_000, 2), np.float32) / np.float32(4)
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
     clip = Clip.of_pieces([samples[:1], samples[1:30_000], samples[30_000:]], 44_100)

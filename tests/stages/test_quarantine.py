@@ -20,7 +20,7 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import contract, isolate, pcm, stage
 from uttermill.tasks.stages.contract import OfRecording
-from uttermill.tasks.storage import out_layout
+from uttermill.tasks.storage import versions
 
 RETRY = {"shard": {"retry": True}}
 
@@ -65,7 +65,7 @@ def test_what_was_killed_from_outside_heals_at_the_next_run(
     corpus.make(tmp_path / "in", 4)
     # Without a cache, `filter` leaves all conversion to `resample`.
     job = corpus.job(tmp_path, package={"max_failed_fraction": 1.0}, cache_bytes=0)
-    out_layout.begin(job.out, 0)
+    versions.begin_layout(job.out, 0)
     pipeline.run_shard_stage(job, Here(), tmp_path / "scratch")
     for before in stage.PER_SHARD[: stage.PER_SHARD.index(name)]:
         stage.run(before, job, "shard-000000")

@@ -1,7 +1,7 @@
 """Tables with more than 2 GiB of text in a column, which are some 20 million rows of real ones.
 
 Those here are made of a megabyte a row, and fail on `take` and `combine_chunks` of Arrow. Where
-that takes long, the quick tier shows with a small limit that the rows go through `long_columns`.
+that takes long, the quick tier shows with a small limit that the rows go through `tables.take`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from uttermill.tasks.insight.report.ledger_facts import Ledger
 from uttermill.tasks.publish.choosing import next_version
 from uttermill.tasks.publish.corpus import identities
 from uttermill.tasks.publish.corpus.identities import VOICES
-from uttermill.tasks.storage import long_columns
+from uttermill.tasks.storage import tables
 
 ROWS, LONG, CHUNKS = 64, 1 << 20, 34  # 2.1 GiB in all
 
@@ -53,17 +53,17 @@ def test_rows_are_those_that_arrow_takes(seed: int, monkeypatch: pytest.MonkeyPa
     ).replace_schema_metadata({"kept": "too"})
     table = pa.concat_tables([table.slice(0, 50), table.slice(50)])
     rows = rng.integers(0, 200, 300)
-    whole_chunk = long_columns.take(table, rows)
+    whole_chunk = tables.take(table, rows)
     assert whole_chunk.equals(table.take(rows), check_metadata=True)
     assert all(column.num_chunks == 1 for column in whole_chunk.columns)
-    monkeypatch.setattr(long_columns, "LIMIT", 500)
-    found = long_columns.take(table, rows)
+    monkeypatch.setattr(tables, "LIMIT", 500)
+    found = tables.take(table, rows)
     assert found.equals(whole_chunk, check_metadata=True)
     assert found["text"].num_chunks > 2
     assert max(chunk.nbytes for chunk in found["text"].chunks) <= 500
-    coded = long_columns.coded(table["text"])
+    coded = tables.coded(table["text"])
     assert coded.equals(table["text"].combine_chunks().dictionary_encode())
-    assert long_columns.take(table, rows[:0]).equals(table.slice(0, 0))
+    assert tables.take(table, rows[:0]).equals(table.slice(0, 0))
 
 
 @pytest.mark.full
@@ -96,12 +96,12 @@ LENGTHS = [100, pytest.param(LONG, marks=pytest.mark.nightly)]
 def limited(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     """A limit that a column of all these texts exceeds, but not the rows of one chunk."""
     if length < LONG:
-        monkeypatch.setattr(long_columns, "LIMIT", 2 * ROWS * length)
+        monkeypatch.setattr(tables, "LIMIT", 2 * ROWS * length)
 
 
 def in_pieces(column: pa.ChunkedArray) -> bool:
-    """Whether it went through `long_columns.take`, with no array beyond the limit."""
-    return column.num_chunks > 1 and all(c.nbytes <= long_columns.LIMIT for c in column.chunks)
+    """Whether it went through `tables.take`, with no array beyond the limit."""
+    return column.num_chunks > 1 and all(c.nbytes <= tables.LIMIT for c in column.chunks)
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -16,7 +16,7 @@ from uttermill.flows import cli
 from uttermill.flows.run import plans
 from uttermill.flows.settings import read
 from uttermill.tasks.publish.dataset import datacard
-from uttermill.tasks.storage import out_layout, versions
+from uttermill.tasks.storage import versions
 
 SETS = ("transcribe.backend.use=fake", "shard.settle_seconds=0")
 
@@ -34,7 +34,7 @@ def other(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A copy of which another release wrote OUT; the parameter: what its layout's file holds, None
     for one that lost it, which its newest version tells."""
     shutil.copytree(made, tmp_path / "copy", symlinks=True)
-    note = tmp_path / "copy/out" / out_layout.NAME
+    note = tmp_path / "copy/out" / versions.LAYOUT_FILE
     if request.param is not None:
         note.write_text(request.param)
         return tmp_path / "copy"
@@ -50,10 +50,10 @@ def other(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def test_a_lost_layout_costs_nothing(made: Path, tmp_path: Path, left: str) -> None:
     """Nor one that is cut short: the newest version tells its layout."""
     shutil.copytree(made / "out", tmp_path / "out", symlinks=True)
-    note = tmp_path / "out" / out_layout.NAME
+    note = tmp_path / "out" / versions.LAYOUT_FILE
     whole = note.read_bytes()
     note.write_text(left) if left else note.unlink()
-    assert not out_layout.differs(tmp_path / "out")
+    assert not versions.other_layout(tmp_path / "out")
     published, counts = corpus.run(replace(corpus.job(made), out=tmp_path / "out"))
     assert (published.path.name, published.new) == ("v0001", False)
     assert counts == dict.fromkeys(corpus.STAGES, (0, 3))
@@ -63,9 +63,9 @@ def test_a_lost_layout_costs_nothing(made: Path, tmp_path: Path, left: str) -> N
 def test_without_a_version_a_lost_layout_costs_everything(made: Path, tmp_path: Path) -> None:
     """No file tells it."""
     shutil.copytree(made / "out", tmp_path / "out", symlinks=True)
-    (tmp_path / "out" / out_layout.NAME).unlink()
+    (tmp_path / "out" / versions.LAYOUT_FILE).unlink()
     (tmp_path / "out/datasets/v0001/dataset.json").unlink()
-    assert out_layout.differs(tmp_path / "out").endswith(": none, not 2")
+    assert versions.other_layout(tmp_path / "out").endswith(": none, not 2")
 
 
 def test_a_run_computes_everything_once_again(
@@ -75,7 +75,7 @@ def test_a_run_computes_everything_once_again(
     with caplog.at_level(logging.WARNING, "uttermill"):
         published, counts = corpus.run(corpus.job(other))
     [said] = [message for message in caplog.messages if "layout" in message]
-    assert said.endswith(f", not {out_layout.LAYOUT}; everything is computed once again")
+    assert said.endswith(f", not {versions.LAYOUT}; everything is computed once again")
     assert {
         name: computed for name, (computed, reused) in counts.items() if not reused
     } == dict.fromkeys(corpus.STAGES, 3)
@@ -108,7 +108,7 @@ def test_a_plan_says_so(other: Path) -> None:
 
 def test_no_version_of_another_layout_is_continued(other: Path) -> None:
     out = other / "out"
-    out_layout.begin(out, versions.next_number(out) - 1)
+    versions.begin_layout(out, versions.next_number(out) - 1)
     assert versions.newest(out) is None
     assert versions.next_number(out) == 2
     assert [path.name for path in versions.all_of(out)] == ["v0001"]
@@ -116,16 +116,16 @@ def test_no_version_of_another_layout_is_continued(other: Path) -> None:
 
 def test_an_out_of_this_layout_is_left_alone(made: Path) -> None:
     before = [*corpus.parts(made / "out")]
-    out_layout.begin(made / "out", 1)
+    versions.begin_layout(made / "out", 1)
     assert [*corpus.parts(made / "out")] == before
     assert versions.newest(made / "out") == made / "out/datasets/v0001"
-    out_layout.refuse(made / "out")
+    versions.refuse_other_layout(made / "out")
 
 
 def test_a_new_out_has_a_layout_before_its_first_checkpoint(tmp_path: Path) -> None:
-    assert not out_layout.differs(tmp_path)
-    out_layout.begin(tmp_path, 0)
-    assert (tmp_path / out_layout.NAME).read_text() == f"{out_layout.LAYOUT} 0\n"
+    assert not versions.other_layout(tmp_path)
+    versions.begin_layout(tmp_path, 0)
+    assert (tmp_path / versions.LAYOUT_FILE).read_text() == f"{versions.LAYOUT} 0\n"
 
 
 def test_folders_of_somebody_elses_are_left_alone(made: Path, tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_folders_of_somebody_elses_are_left_alone(made: Path, tmp_path: Path) ->
     for name in own:
         (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "project" / name).write_bytes(b"mine")
-    assert not out_layout.differs(tmp_path / "project"), "no run has been there"
-    out_layout.begin(tmp_path / "project", 0)
+    assert not versions.other_layout(tmp_path / "project"), "no run has been there"
+    versions.begin_layout(tmp_path / "project", 0)
     shutil.copytree(made / "out", tmp_path / "project", symlinks=True, dirs_exist_ok=True)
-    (tmp_path / "project" / out_layout.NAME).write_text("0 0\n")
-    out_layout.begin(tmp_path / "project", 1)
+    (tmp_path / "project" / versions.LAYOUT_FILE).write_text("0 0\n")
+    versions.begin_layout(tmp_path / "project", 1)
     assert not [
         *(tmp_path / "project").glob("*/shard-*"),
         *(tmp_path / "project").glob("*/*/shard-*"),

@@ -31,16 +31,7 @@ from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import PackageSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.storage import (
-    OBJECTS,
-    download_cache,
-    lease,
-    lock,
-    objects,
-    tables,
-    urls,
-    versions,
-)
+from uttermill.tasks.storage import OBJECTS, lease, lock, objects, tables, urls, versions
 from uttermill.tasks.storage.lock import hold
 from uttermill.tasks.storage.objects import Objects, read_spans
 
@@ -52,7 +43,7 @@ FORMATS = ("wenet", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wen
 def account(s3: S3) -> Iterator[None]:
     with environment(s3.environment):
         yield
-    download_cache.close_all()
+    urls.close_all()
 
 
 @pytest.fixture

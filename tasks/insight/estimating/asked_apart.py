@@ -75,9 +75,9 @@ def _answer(asked: str, locator: Locator) -> Header | Sides | None:
             return {"seconds": seconds, "rate": header.rate}
         if header.channels < 2:
             return {"apart": None, "says": ""}
-        from ...stages.listing import file_parts  # here: headers do without
+        from ...stages import probe  # here: headers do without
 
-        decision = file_parts.looked_at(locator, header)
+        decision = probe.looked_at(locator, header)
     except (ItemError, OSError):
         return None
     return {"apart": decision.apart, "says": str(decision)}

@@ -33,13 +33,12 @@ from ...shard_store.requests import TextQuestion
 from ...shard_store.shard_view import ShardView
 from ...shard_store.stored_shard import samples_of
 from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
-from ...stages import shard, stage
+from ...stages import probe, shard, stage
 from ...stages.contract import STAGES
 from ...stages.filter import todo as cuts_lacking
-from ...stages.listing import copies, entries, file_parts, shard_choice
-from ...stages.listing.copies import NewCopy
+from ...stages.listing import copies, entries, shard_choice
+from ...stages.listing.copies import NewCopy, Shared
 from ...stages.listing.known_recordings import KnownRecordings
-from ...stages.listing.overlapping_sources import Shared
 from ...stages.listing.pending_listing import AsListed
 from ...stages.listing.survey import Survey
 from ...storage import owners, temporary, versions
@@ -167,7 +166,7 @@ def _stated(
     """Sentences about the sources."""
     yield from surveyed.stated
     datasets = plugins.datasets(job.sources)
-    yield from file_parts.channel_sentences(job.out, datasets)
+    yield from probe.channel_sentences(job.out, datasets)
     if headers:
         yield from new_files.channels(listed.fresh, datasets)
         if speakers.bands_matter(job):

@@ -28,7 +28,7 @@ from ...publish.outcomes.shard_batches import LIMITS, ShardBatch, unheard
 from ...publish.output_shards import format_shards, layout
 from ...publish.output_shards import plan as packaging_plan
 from ...settings.job import Job
-from ...shard_store import clip_choice, manifest, own_channels, recipe
+from ...shard_store import clip_choice, manifest, recipe, requests
 from ...stages import contract, stage
 from ...stages.listing.shard_choice import seconds_of
 from ...storage import tables
@@ -192,13 +192,15 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
     words = pc.fill_null(rows["words"], 0)
     scored = pc.and_(packaged, pc.greater(words, 0))
     copies = pa.scalar(1 + recipe.enhancing(job))
-    if own_channels.writes_sides(job):
+    if requests.writes_sides(job):
         copies = pc.add(copies, pc.if_else(rows["left_blob"].is_valid(), 2, 0))
     pcm = pc.multiply(rows["num_samples"], pc.multiply(copies, 2))  # bytes
-    if own_channels.asked(job):  # bytes of the PCM of turns that are heard in their own channels
+    if requests.asks_channels(
+        job
+    ):  # bytes of the PCM of turns that are heard in their own channels
         turns, rates = (rows[name].to_pylist() for name in ("turns", "sample_rate"))
         heard = [[t for t in some or () if t["channel"] is not None] for some in turns]
-        beside = 2 * own_channels.BESIDE_S
+        beside = 2 * requests.BESIDE_S
         lengths = [sum(t["end"] - t["start"] + beside for t in some) for some in heard]
         of_turns = [2 * round(s * rate) for s, rate in zip(lengths, rates, strict=True)]
         pcm = pc.add(pcm, pa.array(of_turns, pa.int64()))

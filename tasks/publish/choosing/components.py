@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...base.arrays import Bools, Int32s, Int64s
-from ...recording import ids
+from ...recording.names import are_over_all
 from ...settings import PackageSettings, Split
 from ...storage import queries, sorted_keys
 
@@ -170,7 +170,7 @@ def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
     nobody = pa.scalar(None, pa.string())
     speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
     qualified = pc.binary_join_element_wise(rows["dataset"], speaker, "/")
-    return pc.if_else(ids.are_over_all(rows["speaker"]), speaker, qualified)
+    return pc.if_else(are_over_all(rows["speaker"]), speaker, qualified)
 
 
 def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> Sides:

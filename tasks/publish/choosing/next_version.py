@@ -24,7 +24,7 @@ from ...base.logs import log
 from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
-from ...storage import long_columns, tables, versions
+from ...storage import tables, versions
 from .. import corpus, speakers
 from ..corpus import rejections
 from ..corpus.rejections import OfCorpus
@@ -234,4 +234,4 @@ def rows_of(batches: Sequence[ShardBatch], numbers: Int32s, columns: Sequence[st
         pieces.append(batches[batch].table("rows.arrow", columns).select(columns).take(rows))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return long_columns.take(pa.concat_tables(pieces), back)
+    return tables.take(pa.concat_tables(pieces), back)

@@ -19,8 +19,8 @@ from ...base.json_types import ListDescription
 from ...settings import PackageSettings, package
 from ...settings.package import SplitList
 from ...shard_store import clip_choice
-from ...storage import long_columns, sorted_keys
-from ...storage.long_columns import joined
+from ...storage import sorted_keys, tables
+from ...storage.tables import joined
 from ..corpus import rejections
 from ..speakers import Speakers
 from .components import KINDS, TALKING, Names, Sides, agreed, microseconds, speakers_in
@@ -184,7 +184,7 @@ def weight_draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, .
     packaged if draw < weight; without a weight of its dataset, the draw is NaN and the weight 1.
     A draw depends only on the seed and the clip's id, so a higher weight only adds clips."""
     weight = np.ones(rows.num_rows)
-    dataset = long_columns.coded(rows["dataset"])
+    dataset = tables.coded(rows["dataset"])
     codes = dataset.indices.to_numpy(zero_copy_only=False)
     for code, name in enumerate(dataset.dictionary.to_pylist()):
         weight[codes == code] = settings.weights.get(name, 1.0)

@@ -34,7 +34,7 @@ from ...settings import Plugin
 from ...settings.job import Job
 from ...settings.package import Excluded
 from ...shard_store.cuts import speakers_of
-from ...stages.listing import once
+from ...stages.listing import entries
 from ...stages.listing.skipped import SkippedEntries
 
 ITEMS = pa.schema(
@@ -108,7 +108,7 @@ def check(job: Job) -> None:
                 raise ConfigError(f"{where}.language must be a code, such as en")
             _ = _of_hashes(one, where) if one.kind == "hashes" else _lines(one, where)
             continue
-        if not once.holds_recordings(job, _dataset(one, "", where)):
+        if not entries.holds_recordings(job, _dataset(one, "", where)):
             raise ConfigError(f"{where}: {one.path} has no recordings")
         _check_stated(job, one, _dataset(one, "", where), where)
 
@@ -211,7 +211,9 @@ def _speakers(job: Job, dataset: plugins.Dataset) -> dict[str, str]:
 
 
 def _listed(job: Job, dataset: plugins.Dataset) -> Iterator[RecordingRow]:
-    for batch in once.listed(replace(job, speakers=Plugin(use="none")), dataset, SkippedEntries()):
+    for batch in entries.listed_now(
+        replace(job, speakers=Plugin(use="none")), dataset, SkippedEntries()
+    ):
         yield from batch.rows.to_pylist()
 
 

@@ -32,14 +32,14 @@ import pyarrow.compute as pc
 
 from ...base.arrays import Bools, Float32s, Float64s, Int32s, UInt64s
 from ...base.schema import SPEAKERS, RecordingRow
-from ...recording import ids
+from ...recording.names import speaker_over_all
 from ...recording.turns import Turn
 from ...shard_store.cuts import segments_of
 from ...shard_store.shard_view import ShardView
 from ...shard_store.stored_shard import part_of
 from ...speech.embedding import SIZE, unit
 from ...speech.linkage import linked
-from ...storage import long_columns, queries, sorted_keys, tables
+from ...storage import queries, sorted_keys, tables
 
 BYTES = 2 * SIZE
 VOICES = pa.schema(
@@ -177,13 +177,13 @@ def _voices(parts: VoiceTables) -> tuple[tuple[UInt64s, UInt64s], Int32s, Int32s
         highs.append(high)
         lows.append(low)
         lengths.append(part["seconds"].to_numpy())
-    high, low = (long_columns.joined(column) for column in (highs, lows))
+    high, low = (tables.joined(column) for column in (highs, lows))
     order = np.lexsort((low, high)).astype(np.int32)  # stable: copies keep the order of their rows
     begins = sorted_keys.first_of_runs(high[order], low[order])
     number = np.empty(len(order), np.int32)
     number[order] = np.cumsum(begins, dtype=np.int32) - 1
     first = order[begins]
-    return (high[first], low[first]), number, first, long_columns.joined(lengths)[first]
+    return (high[first], low[first]), number, first, tables.joined(lengths)[first]
 
 
 def _before(
@@ -196,7 +196,7 @@ def _before(
     gone, how = [np.zeros(0, bool)], None
     for part in before():
         how = (part.schema.metadata or {}).get(HOW)
-        code = long_columns.numbered(part["speaker"], code_of_name)
+        code = tables.numbered(part["speaker"], code_of_name)
         position = sorted_keys.places_of(*_hashes(part), *hashes)
         gone.append(position < 0)
         new = np.flatnonzero((position >= 0) & (np.append(old, 0)[position] < 0))[::-1]
@@ -310,7 +310,7 @@ def named(
     longest[group[voices_of_groups]] = voices_of_groups
     new = [number for number in range(count) if number not in names]
     codes = {number: int(known_voices.hashes[longest[number]]) for number in new}
-    called = {number: ids.speaker_over_all(f"{code:016x}") for number, code in codes.items()}
+    called = {number: speaker_over_all(f"{code:016x}") for number, code in codes.items()}
     clashing = {
         number: known_voices.first[longest[number]] for number in new if called[number] in taken
     }
@@ -319,7 +319,7 @@ def named(
         name, attempts = called[number], counting(1)
         while number in texts and name in taken:
             other = f"{texts[number]}:{next(attempts)}".encode()
-            name = ids.speaker_over_all(hashlib.sha256(other).hexdigest())
+            name = speaker_over_all(hashlib.sha256(other).hexdigest())
         names[number] = name
         taken.add(name)
     return [names[number] for number in range(count)], {

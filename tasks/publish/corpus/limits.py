@@ -18,8 +18,8 @@ import pyarrow as pa
 from ...plugins import rules
 from ...plugins.rules import Allowed, Limit, Rule, Within
 from ...settings.job import Job
-from ...shard_store import annotated, clip_choice, enhanced, model_answers
-from ...shard_store.chosen_rules import filter_rules, rules_of
+from ...shard_store import annotated, clip_choice, enhanced, text_values
+from ...shard_store.annotated import filter_rules, rules_of
 from ...shard_store.shard_view import PERSON
 from ...shard_store.text_values import text_columns
 from ...shard_store.utterance import FinalUtterance
@@ -162,7 +162,7 @@ def _step(u: FinalUtterance) -> int | None:
 def rules_by_stage(job: Job) -> dict[str, tuple[Rule, ...]]:
     """All rules of the job, by the stage of their rejections, in the order in which they are
     applied. Those on the fit of a reference come last: it is aligned only if the others pass."""
-    on_fit = model_answers.rules_on_fit(job.transcribe)
+    on_fit = text_values.rules_on_fit(job.transcribe)
     verdicts = sorted(job.transcribe.verdicts, key=lambda plugin: plugin.use in on_fit)
     return {
         "filter": filter_rules(job.filter.all_filters),

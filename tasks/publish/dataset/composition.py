@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from ...accounting import summary
 from ...base import json_types
 from ...base.arrays import Bools, Float64s, Int64s
-from ...recording import ids
 from ...recording.locator import SECOND_LANGUAGE, SECOND_TEXT
+from ...recording.names import are_over_all
 from ...storage import tables
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
@@ -184,7 +184,7 @@ def _known(kept: pa.Table) -> pa.Table:
     """Rows with a speaker; for names across recordings, `dataset` becomes null."""
     rows = kept.filter(pc.is_valid(kept["speaker"]))
     nowhere = pa.scalar(None, pa.string())
-    dataset = pc.if_else(ids.are_over_all(rows["speaker"]), nowhere, rows["dataset"])
+    dataset = pc.if_else(are_over_all(rows["speaker"]), nowhere, rows["dataset"])
     return tables.replaced(rows, "dataset", dataset)
 
 

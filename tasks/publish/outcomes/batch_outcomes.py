@@ -25,11 +25,16 @@ from ...plugins.rules import Rule, judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job
 from ...shard_store import enhanced, hypotheses, manifest, recipe
-from ...shard_store.chosen_rules import filter_rules
+from ...shard_store.annotated import filter_rules
 from ...shard_store.cuts import Cut
-from ...shard_store.language_vote import LEAST_CLIPS
 from ...shard_store.shard_view import DUPLICATE_SEGMENT, LONG_S, ShardView
-from ...shard_store.utterance import CutUtterance, FinalUtterance, HeardUtterance, Outcome
+from ...shard_store.utterance import (
+    LEAST_CLIPS,
+    CutUtterance,
+    FinalUtterance,
+    HeardUtterance,
+    Outcome,
+)
 from ...stages.filter import todo as cuts_lacking
 from ...stages.stage import PER_SHARD, weights_of
 from ...storage import tables

@@ -37,12 +37,12 @@ from ...accounting.ledger import PENDING
 from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest
 from ...base.schema import LedgerRow
-from ...recording import ids as recording_ids
+from ...recording import names as recording_names
 from ...settings.job import Job
 from ...shard_store import blobs, clip_choice, decision_log
 from ...shard_store.recipe import digest
 from ...shard_store.stored_shard import tells_datasets_apart
-from ...storage import long_columns, sorted_keys, tables
+from ...storage import sorted_keys, tables
 from ..corpus import limits, rejections
 
 AT_ONCE = 8  # shards in a batch
@@ -92,8 +92,8 @@ def said(job: Job, ids: pa.ChunkedArray) -> list[str]:
     people = decision_log.by_utterance(job)
     if not people:
         return ["", ""]
-    heads = {recording_ids.head(name) for name in ids.to_pylist()}
-    some = {name: one for name, one in people.items() if recording_ids.head(name) in heads}
+    heads = {recording_names.id_head(name) for name in ids.to_pylist()}
+    some = {name: one for name, one in people.items() if recording_names.id_head(name) in heads}
     return [decision_log.identity(people), decision_log.identity(some)]
 
 
@@ -366,4 +366,4 @@ def _decided(spans: pa.Table, outcomes: pa.Table) -> pa.Table:
 
 def in_order(table: pa.Table) -> pa.Table:
     table = table.combine_chunks()  # sorting chunks takes six times as long
-    return long_columns.take(table, pc.sort_indices(table, sort_keys=_ORDER).to_numpy())
+    return tables.take(table, pc.sort_indices(table, sort_keys=_ORDER).to_numpy())

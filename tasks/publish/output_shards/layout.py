@@ -25,7 +25,7 @@ from ...accounting import summary
 from ...base.arrays import Float64s, Int64s, UInt64s
 from ...base.schema import UTTERANCES_FILE
 from ...settings import PackageSettings
-from ...storage import long_columns, sorted_keys, tables
+from ...storage import sorted_keys, tables
 from ...storage.versions import Proved
 
 #: Settings on which a layout depends; if one changes, the layout is full.
@@ -113,7 +113,7 @@ def load_published(newest: Path, seed: int) -> PublishedClips:
 
 def clips_of(table: pa.Table, settings: PackageSettings) -> LayoutClips:
     """The clips of a table (columns id, split, num_samples, sample_rate)."""
-    coded = long_columns.coded(table["split"])
+    coded = tables.coded(table["split"])
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     keys = sorted_keys.draws(str(settings.seed), table["id"].to_pylist())
     return LayoutClips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())

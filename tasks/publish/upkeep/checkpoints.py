@@ -20,7 +20,7 @@ from ...shard_store import blobs, index, manifest
 from ...shard_store.index import Index
 from ...shard_store.manifest import Part
 from ...stages import stage
-from ...stages.listing import rehash
+from ...stages.listing import known_recordings
 from ..outcomes import shard_batches
 
 
@@ -71,7 +71,7 @@ def verify(out: Path) -> Checked:
         for path in blobs.files(out, shard):
             if _hashed(out, path, path.stem, checked):
                 checked.blobs += 1
-    for name in rehash.differing(out, manifest.shards(out)):
+    for name in known_recordings.differing(out, manifest.shards(out)):
         checked.changed = True
         checked.faults.append(
             f"{display_text(name)} has changed under the same size and times since it was hashed"

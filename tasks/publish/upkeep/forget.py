@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from ... import storage
 from ...base.errors import ConfigError
 from ...base.schema import LEDGER_FILE, RECORDINGS, UTTERANCES_FILE, RecordingRow
-from ...recording import forgotten, ids
+from ...recording import forgotten
 from ...recording.forgotten import Forgotten
+from ...recording.names import id_head, utterance_id
 from ...shard_store import decision_log, manifest
 from ...shard_store.index import Index
 from ...stages import compaction
@@ -147,7 +148,7 @@ def _heads(row: RecordingRow) -> set[str]:
     """What ids of a recording's utterances begin with."""
     keys = {None, row["source_id"], *(one["source_id"] for one in row["segments"] or ())}
     path = row["path"]
-    return {ids.head(ids.utterance_id(row["dataset"], path, 0, 0, key)) for key in keys}
+    return {id_head(utterance_id(row["dataset"], path, 0, 0, key)) for key in keys}
 
 
 def _purge_shard(out: Path, shard: str, names: set[str], answer: Answer) -> None:
@@ -202,7 +203,7 @@ def _purge_decisions(out: Path, heads: set[str]) -> int:
     """Remove decisions by people, with their texts and notes; returns how many."""
     data = decision_log.stored(out)
     decisions = decision_log.read(data)
-    stay = [one for one in decisions if ids.head(one.id) not in heads]
+    stay = [one for one in decisions if id_head(one.id) not in heads]
     if count := len(decisions) - len(stay):
         lines = b"".join(map(decision_log.line, stay))
         append_log.replace(decision_log.path(out), out / decision_log.FOLDER, lines)

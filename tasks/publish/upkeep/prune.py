@@ -31,22 +31,14 @@ from ...base.schema import LEDGER_FILE, RecordingRow
 from ...recording.limits import REFUSED
 from ...settings import FilterSettings, Plugin, ResampleSettings, StageSettings, TranscribeSettings
 from ...settings.job import Job
-from ...shard_store import (
-    annotated,
-    blobs,
-    enhanced,
-    manifest,
-    model_answers,
-    recipe,
-)
+from ...shard_store import annotated, blobs, enhanced, manifest, recipe, text_values
 from ...shard_store.cuts import TURNS
 from ...shard_store.index import Index
 from ...shard_store.manifest import Part
 from ...shard_store.shard_view import ShardView
 from ...shard_store.utterance import HeardUtterance
 from ...storage import lock, publication, versions
-from ...storage.out_layout import STAGES
-from ...storage.versions import Proved
+from ...storage.versions import STAGES, Proved
 from ..unchanged import UpToDate
 
 #: The settings in dataset.json on which recipes of checkpoints depend. An unused step is missing.
@@ -290,8 +282,8 @@ class _View(ShardView):
                 texts.update(self.further_recipes(utterance.heard))
             texts.update(request.recipe for request in self.questions(utterance.heard))
             texts.update(turn.recipe for turn in self.channel_turns(utterance.heard))
-            rewritings = model_answers.rewriting(self.job, utterance.heard)
-            alignments = model_answers.alignment(self.job, self.weights, utterance.heard)
+            rewritings = text_values.rewriting(self.job, utterance.heard)
+            alignments = text_values.alignment(self.job, self.weights, utterance.heard)
             texts.update(request.recipe for request in rewritings)
             texts.update(request.recipe for request in alignments)
         if self.job.transcribe.backends:

@@ -19,8 +19,7 @@ from ...recording.guard import identity
 from ...shard_store import manifest
 from ...storage import sorted_keys
 from . import entries
-from .known_recordings import PRESENT
-from .row_files import LISTED, PLACE, merged, with_probed
+from .known_recordings import LISTED, PLACE, PRESENT, merged, with_probed
 from .survey import Survey
 
 

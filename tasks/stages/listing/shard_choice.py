@@ -18,10 +18,9 @@ from ... import plugins
 from ...base.arrays import Bools, FixedBytes, Float64s, Int64s, UInt64s
 from ...base.schema import RecordingRow
 from ...settings.job import Job
-from ...storage import long_columns, queries, sorted_keys, tables
+from ...storage import queries, sorted_keys, tables
 from . import entries, known_recordings, survey
-from .known_recordings import BYTES_A_SECOND, KnownRecordings
-from .row_files import LISTED, PLACE
+from .known_recordings import BYTES_A_SECOND, LISTED, PLACE, KnownRecordings
 from .survey import Survey
 
 
@@ -70,7 +69,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
             numbers[new[rest]] = with_bytes(surveyed.known, bytes_of[rest])
             rest = rest[numbers[new[rest]] < 0]
         first, group = _groups(job, bytes_of[rest])
-        titles = long_columns.take(pa.concat_tables(names), rest[first])["recording"]
+        titles = tables.take(pa.concat_tables(names), rest[first])["recording"]
         lengths = np.concatenate(seconds)[rest[first]]
         numbers[new[rest]] = _new_shards(job, surveyed.known, lengths, titles)[group]
     return numbers

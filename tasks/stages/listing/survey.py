@@ -23,13 +23,12 @@ from ...settings.package import keeps_speakers_apart
 from ...shard_store import manifest
 from ...shard_store.index import Index
 from ...storage import sorted_keys, urls
-from . import entries, file_parts, once
+from .. import probe
+from . import entries
 from . import known_recordings as known
-from .copies import NewCopy
+from .copies import NewCopy, Shared, SharedRecordings
 from .entries import Batch
-from .known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
-from .overlapping_sources import Shared, SharedRecordings
-from .row_files import RowFiles
+from .known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings, RowFiles
 from .skipped import SkippedEntries
 
 #: Why a recording that changed while it was read is skipped; the next run takes it.
@@ -95,12 +94,12 @@ def survey(
     gone = forgotten.read(job.out)
     for number, dataset in enumerate(datasets):
         stated = Stated.from_dataset(dataset, job)
-        for every in once.batches(job, dataset, surveyed.left):
+        for every in entries.batches_of(job, dataset, surveyed.left):
             batch = every.where(~gone.rows(every.rows)) if gone else every
             surveyed.left.reasons[FORGOTTEN] += len(every.rows) - len(batch.rows)
             stated.at(batch)
             shared.at(batch.rows, number)
-            batch, stale = file_parts.divided(batch, had)
+            batch, stale = probe.divided(batch, had)
             looking.at(batch, stale)
             looking.listed[stale] = True
             surveyed.divided = np.concatenate([surveyed.divided, stale])

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from tests.helpers import bombs, tiers
 from tests.helpers.fetched import CORPUS
-from tests.helpers.tiers import nightly
 from uttermill.tasks import audio
 from uttermill.tasks.audio.damage.mp3 import crc16
 from uttermill.tasks.base.errors import CODES, ItemError
@@ -165,6 +164,7 @@ def write_by_ffmpeg(
     return Locator(str(path))
 
 
+NIGHT = pytest.mark.nightly
 LAYOUTS = ("mono", "stereo", "5.1", "5.1(side)", "7.1", "hexadecagonal")
 WRITTEN = [
     ("a.mkv", "pcm_u8", "u8", 2**-7), ("a.mkv", "pcm_s16le", "s16", 2**-15),
@@ -178,7 +178,7 @@ WRITTEN = [
 @pytest.mark.parametrize(
     ("layout", "name", "codec", "form", "step"),
     # By day each layout and each form once. AAC has one 5.1, and no 16 channels.
-    [(pytest.param if layout == LAYOUTS[place % 6] else nightly)(layout, *each)
+    [pytest.param(layout, *each, marks=() if layout == LAYOUTS[place % 6] else NIGHT)
      for place, each in enumerate(WRITTEN) for layout in LAYOUTS
      if each[1] != "aac" or layout in ("mono", "stereo", "5.1", "7.1")],
 )  # fmt: skip

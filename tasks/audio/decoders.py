@@ -171,7 +171,9 @@ def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | 
         if late is None:
             raise
         return late
-    if _begins_late(file, result) and (late := behind(beginnings(file))) is not None:
+    if isinstance(result.decoder, flac_whole.Whole) or not _begins_late(file, result):
+        return result
+    if (late := behind(beginnings(file))) is not None:
         result.decoder.close()
         return late
     return result
@@ -190,6 +192,9 @@ def _begins_late(file: BinaryIO, result: Opened) -> bool:
 
 def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
     """`opened` for a stream at the start of the file."""
+    short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
+    if short is not None:
+        return Opened(short, file, [])
     if (whole := wav_sizes.whole(file, size)) is not None:
         stream = cast(BinaryIO, whole)
         return Opened(_opened(stream, size_of(stream), None, track), stream, [whole.note])
@@ -200,33 +205,26 @@ def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) 
         joined = len(pages.links) > 1
         return Opened(Chained(file, pages) if joined else _opened(file, size, pages), file, notes)
     if after := uncounted(file):
-        return _within(file, size, Edges(after=after), header_only, track)
-    decoder = _unpaged(file, size, header_only, track)
+        return _within(file, size, Edges(after=after), track)
+    decoder = _opened(file, size, None, track)
     edges = around(file, size, decoder.header.format.partition("/")[0])
     if edges.before or edges.after:
         decoder.close()
-        return _within(file, size, edges, header_only, track)
+        return _within(file, size, edges, track)
     return Opened(decoder, file, decoder.notes if isinstance(decoder, FFmpeg) else [])
 
 
-def _within(
-    file: BinaryIO, size: int, edges: Edges, header_only: bool, track: int | None
-) -> Opened:
+def _within(file: BinaryIO, size: int, edges: Edges, track: int | None) -> Opened:
     """`opened` for a file without the bytes at its edges. Tags at its end are normal."""
     length = size - edges.before - edges.after
     stream = cast(BinaryIO, Window(file, edges.before, length))
-    decoder = _unpaged(stream, length, header_only, track)
+    decoder = _opened(stream, length, None, track)
     result = Opened(decoder, stream, decoder.notes if isinstance(decoder, FFmpeg) else [])
     if edges.after and not edges.tags:
         result = result.noting(f"{edges.after} bytes after its audio are no part of it")
     if edges.before:
         result = result.noting(f"{edges.before} bytes before its first frame are no part of it")
     return result
-
-
-def _unpaged(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Decoder:
-    short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
-    return _opened(file, size, None, track) if short is None else short
 
 
 def _opened(

@@ -26,7 +26,7 @@ MARKS = "\u200d" + "".join(
 #: A letter or figure of a script with spaces: Latin letters inside Chinese or before a Korean
 #: particle are words of their own.
 CHAR = rf"(?:[^\W_{UNSPACED}\uac00-\ud7a3]|[{MARKS}])"
-TOKEN = re.compile(f"{CHAR}+")
+TOKEN = f"{CHAR}+"
 _JOINED_SCRIPT = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
 _AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇`´", "'"))
@@ -85,7 +85,7 @@ def squeezed(text: str) -> str:
 
 def capitals_tell(text: str) -> bool:
     """Whether capitals distinguish words: some words have them, and not all of several words."""
-    words = [t for t in TOKEN.findall(text) if t.lower() != t.upper()]
+    words = [t for t in re.findall(TOKEN, text) if t.lower() != t.upper()]
     capitals = [t for t in words if t.isupper()]
     others = len(words) > len(capitals) or bool(_JOINED_SCRIPT.search(text))
     return bool(capitals) and (others or len(words) == 1 or all(len(t) == 1 for t in words))

@@ -99,7 +99,7 @@ def _abbreviated(text: str, other: str, language: str) -> str:
     letters = bool(runs) and _plain.capitals_tell(text)
     # Tokens of the other text that may be spelled out here; whether their capitals prove it.
     certain = _plain.capitals_tell(other)
-    tokens = {t for t in _plain.TOKEN.findall(other) if 2 <= len(t) <= LONGEST_ABBREVIATION}
+    tokens = {t for t in re.findall(_plain.TOKEN, other) if 2 <= len(t) <= LONGEST_ABBREVIATION}
     tokens = {t for t in tokens if t.lower() != t.upper() and (not certain or t.isupper())}
     named = certain and base(language) == "en"
     for token in sorted(tokens, key=lambda t: (-len(t), t)):

@@ -27,31 +27,31 @@ from .normalisers import base, figures_to_words, has_words, ordinal, says, signs
 #: unpronounceable (HTML, but not NATO), and none of more than LONGEST letters.
 SPELLED, LONGEST = 3, 6
 
-_TO_READ = re.compile(r"[\d¼-¾⅐-⅞]|[A-ZÀ-ÖØ-ÞΑ-ΩА-Я]{2}")
+_TO_READ = r"[\d¼-¾⅐-⅞]|[A-ZÀ-ÖØ-ÞΑ-ΩА-Я]{2}"
 _LETTER = rf"(?!\d){CHAR}"
-_EDGE = re.compile(rf"(?<=\d)(?={_LETTER})|(?<={CHAR})(?<!\d)(?=\d)")
-_CAPITALS = re.compile(rf"(?<!{_LETTER})((?:{_LETTER}){{2,{LONGEST}}}?)(s?)(?!{_LETTER})")
+_EDGE = rf"(?<=\d)(?={_LETTER})|(?<={CHAR})(?<!\d)(?=\d)"
+_CAPITALS = rf"(?<!{_LETTER})((?:{_LETTER}){{2,{LONGEST}}}?)(s?)(?!{_LETTER})"
 #: Up to 39; larger ones look like abbreviations (CD, MI).
-_ROMAN = re.compile(r"(?!.$)(X{0,3})(IX|IV|V?I{0,3})")
+_ROMAN = r"(?!.$)(X{0,3})(IX|IV|V?I{0,3})"
 _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10}
 _VOWELS = "AEIOUYÄÖÜÁÉÍÓÚАЕЁИОУЫЭЮЯΑΕΗΙΟΥΩ"
-_UNSPEAKABLE = re.compile(rf"[^{_VOWELS}]{{3}}|[{_VOWELS}]{{3}}|^[^{_VOWELS}]+$")
+_UNSPEAKABLE = rf"[^{_VOWELS}]{{3}}|[{_VOWELS}]{{3}}|^[^{_VOWELS}]+$"
 
 
 @lru_cache(maxsize=16)  # several measures need it for the same text in a row
 def said(text: str, language: str | None) -> str:
     """The text as it is spoken; unchanged if there is nothing to read in it. Linear in its
     length."""
-    if not _TO_READ.search(text):
+    if not re.search(_TO_READ, text):
         return text
     if _plain.capitals_tell(text):
-        text = _CAPITALS.sub(_spelled, text)
+        text = re.sub(_CAPITALS, _spelled, text)
     read = _plain.compatible(text)
     if not any(map(str.isdecimal, read)):
         return text
     text = read
     code = _language(text, language)
-    return figures_to_words(code)(_EDGE.sub(" ", marks_read(text, code)))
+    return figures_to_words(code)(re.sub(_EDGE, " ", marks_read(text, code)))
 
 
 def spoken(normalised: str, language: str | None) -> str:
@@ -62,10 +62,10 @@ def spoken(normalised: str, language: str | None) -> str:
 
 def _spelled(token: re.Match[str]) -> str:
     letters, plural = token[1], token[2]
-    if not plural and _ROMAN.fullmatch(letters):  # XIV: 14
+    if not plural and re.fullmatch(_ROMAN, letters):  # XIV: 14
         values = [*map(_ROMAN_VALUES.__getitem__, letters), 0]
         return str(sum(-one if one < after else one for one, after in pairwise(values)))
-    alone = letters.isupper() and (len(letters) <= SPELLED or _UNSPEAKABLE.search(letters))
+    alone = letters.isupper() and (len(letters) <= SPELLED or re.search(_UNSPEAKABLE, letters))
     return f"{' '.join(letters)}{plural}" if alone else token[0]
 
 
@@ -90,36 +90,32 @@ def _language(text: str, language: str | None) -> str:
 LONG = 5  # figures from which a number is read digit by digit, unless it is round
 ROUND = 100
 LEAST_OF_PHONE = 7  # figures
-_YEAR_FIRST = re.compile(r"(?<![\d.])(\d{4})([-./])(\d{1,2})\2(\d{1,2})(?![\d/-])")
-_YEAR_LAST = re.compile(r"(?<![\d.])(\d{1,2})([-./])(\d{1,2})\2(\d{4}|\d{2})(?![\d/-])")
-_TIME = re.compile(r"(?<![\d:])(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])")
+_YEAR_FIRST = r"(?<![\d.])(\d{4})([-./])(\d{1,2})\2(\d{1,2})(?![\d/-])"
+_YEAR_LAST = r"(?<![\d.])(\d{1,2})([-./])(\d{1,2})\2(\d{4}|\d{2})(?![\d/-])"
+_TIME = r"(?<![\d:])(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])"
 _CURRENCY = "€$£¥₽₩₹₺₴"
-_PRICE = re.compile(
-    rf"([{_CURRENCY}])\s?(\d+)[.,](\d\d)(?!\d)|(?<![\d.,])(\d+)[.,](\d\d)\s?([{_CURRENCY}])"
-)
-_GROUPS = re.compile(r"(?<![\w.,])\d{1,6}(?:[-‐‑–]\d{1,6})+(?!\w)")
+_PRICE = rf"([{_CURRENCY}])\s?(\d+)[.,](\d\d)(?!\d)|(?<![\d.,])(\d+)[.,](\d\d)\s?([{_CURRENCY}])"
+_GROUPS = r"(?<![\w.,])\d{1,6}(?:[-‐‑–]\d{1,6})+(?!\w)"
 #: 138 0013 8247, (555) 013-8247, +44 20 7946 0958. Quantities have three figures in each group but
 #: the first; years and round numbers stay numbers.
-_PHONE = re.compile(
+_PHONE = (
     r"(?<![\w.,])(?P<plus>\+\s?)?\(?\d{1,7}\)?(?:[ ./-]\(?\d{1,8}\)?|\)\d{1,8})"
     r"(?:[ ./-]{1,2}\d{1,8}){0,7}(?![\w/])"
 )
-_QUANTITY = re.compile(r"[1-9]\d{0,2}(?:([ .])\d{3})(?:\1\d{3})*")
+_QUANTITY = r"[1-9]\d{0,2}(?:([ .])\d{3})(?:\1\d{3})*"
 _PLAIN_NUMBER = re.compile(r"(?:1[1-9]|20)\d\d|[1-9]\d*00")
-_CODE = re.compile(rf"(?<![\d.,'])\d{{{LONG},}}(?!\d|[.,]\d)")
-_CHINESE_YEAR = re.compile(r"(?<!\d)\d{4}(?=年)")
-_ORDINAL = re.compile(r"(?<![\d.,])(\d{1,9})(?:st|nd|rd|th)\b", re.IGNORECASE)
-_FRACTION = re.compile(r"(?<![\d/])(\d{1,3})\s?[/⁄]\s?(\d{1,3})(?![\d/])")
-_RANGE = re.compile(r"(?<=\d)\s?[~〜–]\s?(?=\d)")
+_CODE = rf"(?<![\d.,'])\d{{{LONG},}}(?!\d|[.,]\d)"
+_CHINESE_YEAR = r"(?<!\d)\d{4}(?=年)"
+_ORDINAL = r"(?i)(?<![\d.,])(\d{1,9})(?:st|nd|rd|th)\b"
+_FRACTION = r"(?<![\d/])(\d{1,3})\s?[/⁄]\s?(\d{1,3})(?![\d/])"
+_RANGE = r"(?<=\d)\s?[~〜–]\s?(?=\d)"
 #: Words for signs that the language's reading lacks.
 _SIGNS = {
     **{"%": "percent", "€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₽": "рублей"},
     **{"₩": "won", "₹": "rupees", "₺": "lira", "₴": "hryvnia", "+": "plus", "=": "equals"},
     **{"°C": "degrees celsius", "°F": "degrees fahrenheit", "°": "degrees"},
 }
-_SIGN = re.compile(
-    rf"(?<=\d)\s?(°[CF]?|[%{_CURRENCY}])|([%{_CURRENCY}])(?=\s?\d)|(?<=\d)\s?([+=])(?=\s?\d)"
-)
+_SIGN = rf"(?<=\d)\s?(°[CF]?|[%{_CURRENCY}])|([%{_CURRENCY}])(?=\s?\d)|(?<=\d)\s?([+=])(?=\s?\d)"
 
 
 def marks_read(text: str, code: str) -> str:
@@ -138,18 +134,18 @@ def marks_read(text: str, code: str) -> str:
             numbers.pop()
         return _signed(numbers, language.time_signs)
 
-    text = _YEAR_FIRST.sub(lambda m: date(m[1], m[3], m[4], m[0]), text)
-    text = _YEAR_LAST.sub(lambda m: date(m[4], m[3], m[1], m[0]), text)
-    text = _PRICE.sub(_price, _TIME.sub(time, text))
-    text = _GROUPS.sub(_grouped, _PHONE.sub(_telephoned, text))
-    text = _ORDINAL.sub(lambda m: ordinal(code, m[1]) or m[0], text)
+    text = re.sub(_YEAR_FIRST, lambda m: date(m[1], m[3], m[4], m[0]), text)
+    text = re.sub(_YEAR_LAST, lambda m: date(m[4], m[3], m[1], m[0]), text)
+    text = re.sub(_PRICE, _price, re.sub(_TIME, time, text))
+    text = re.sub(_GROUPS, _grouped, re.sub(_PHONE, _telephoned, text))
+    text = re.sub(_ORDINAL, lambda m: ordinal(code, m[1]) or m[0], text)
     if language.endings:
         text = re.sub(rf"(?<=\d)(?:{language.endings})(?![^\W\d_])", "", text)
     if code in ("zh", "yue"):
-        text = _CHINESE_YEAR.sub(lambda m: _one_by_one(m[0]), text)
+        text = re.sub(_CHINESE_YEAR, lambda m: _one_by_one(m[0]), text)
     if language.part_of:
-        text = _FRACTION.sub(rf"\2{language.part_of}\1", text)
-    text = _RANGE.sub(f" {language.to} ", text)
+        text = re.sub(_FRACTION, rf"\2{language.part_of}\1", text)
+    text = re.sub(_RANGE, f" {language.to} ", text)
     if code in ("zh", "yue", "ja"):
         minus, percent = ("マイナス", r"\1パーセント") if code == "ja" else ("负", r"百分之\1")
         text = signs_read(text, minus, percent)
@@ -159,8 +155,8 @@ def marks_read(text: str, code: str) -> str:
         sign = match[1] or match[2] or match[3]
         return match[0] if says(code, sign) else f" {words[sign]} "
 
-    text = _SIGN.sub(word, text)
-    return _CODE.sub(lambda m: m[0] if int(m[0][-9:]) % ROUND == 0 else _one_by_one(m[0]), text)
+    text = re.sub(_SIGN, word, text)
+    return re.sub(_CODE, lambda m: m[0] if int(m[0][-9:]) % ROUND == 0 else _one_by_one(m[0]), text)
 
 
 def _plainly(number: str) -> str:
@@ -187,7 +183,7 @@ def _telephoned(match: re.Match[str]) -> str:
     groups = re.findall(r"\d+", match[0])
     figures = "".join(groups)
     marked = bool(match["plus"]) or figures[0] == "0" or "(" in match[0]
-    numbers = _QUANTITY.fullmatch(match[0]) or all(map(_PLAIN_NUMBER.fullmatch, groups))
+    numbers = re.fullmatch(_QUANTITY, match[0]) or all(map(_PLAIN_NUMBER.fullmatch, groups))
     parted = max(map(len, groups)) > 2 and (len(groups) > 2 or "." not in match[0])
     if len(figures) < LEAST_OF_PHONE or not (marked or (parted and not numbers)):
         return match[0]

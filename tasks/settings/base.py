@@ -87,7 +87,9 @@ Memory = Annotated[str, BeforeValidator(_with_unit)]
 class Masked(BaseModel):
     """Base of models that get written: no secrets in them or in error messages."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, hide_input_in_errors=True, allow_inf_nan=False, defer_build=True
+    )
 
     @model_serializer(mode="wrap")
     def _masked(self, plain: SerializerFunctionWrapHandler) -> JsonObject:

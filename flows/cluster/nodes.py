@@ -6,7 +6,10 @@ A worker imports this before its preload, so it imports only libraries.
 
 from __future__ import annotations
 
-import distributed
+from ...tasks.base.process_memory import importing
+
+with importing():
+    import distributed
 
 
 class Scheduler(distributed.Scheduler):

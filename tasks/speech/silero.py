@@ -19,7 +19,7 @@ import numpy as np
 from ..audio.channels import Heard
 from ..audio.types import Weights
 from ..base.arrays import RATE, Float32s
-from ..models import model_files, registry, silero_graph
+from ..models import model_files, registry
 from ..models.onnx_session import session
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def weights() -> Path:
 @lru_cache(maxsize=1)
 def _session() -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
+    from ..models import silero_graph  # imports protobuf
+
     return session(silero_graph.build(weights().read_bytes()), arena=False)
 
 

@@ -146,6 +146,8 @@ def merged(
     distributed["nanny"]["pre-spawn-environ"] |= variables
     if profiled:  # the samples are one of Dask's logs
         del distributed["admin"][LOG_LENGTH]
+    if profiled or dashboard:
+        del distributed["admin"]["system-monitor"]
     if dashboard:
         del distributed["scheduler"]["http"]
     config: JsonObject = dask.config.merge(dask.config.config, ours)

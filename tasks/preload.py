@@ -89,9 +89,7 @@ logging.getLogger("distributed.worker").addFilter(
     lambda record: not str(record.msg).startswith("Compute Failed")
 )
 
-if (
-    environment.client_version() is None
-):  # started by others: its log says what died in which import
+if environment.client_version() is None:  # started by others: its log says what died in an import
     faulthandler.enable()
 with importing():
     without_pandas()

@@ -107,8 +107,6 @@ def _without_main(name: str) -> JsonObject:
     return data
 
 
-LOG_LENGTH = "low-level-log-length"
-
 #: With the reasons of each setting; it is also for schedulers and workers that others start.
 DASK_CONFIG: JsonObject = yaml.safe_load(
     (resources.files("uttermill") / "files/dask.yaml").read_text(encoding="utf-8")
@@ -145,7 +143,7 @@ def merged(
     distributed["worker"]["profile"]["enabled"] = profiled
     distributed["nanny"]["pre-spawn-environ"] |= variables
     if profiled:  # the samples are one of Dask's logs
-        del distributed["admin"][LOG_LENGTH]
+        del distributed["admin"]["low-level-log-length"]
     if profiled or dashboard:
         del distributed["admin"]["system-monitor"]
     if dashboard:

@@ -50,8 +50,7 @@ class Tar:
 
     def add(self, name: str, *parts: bytes | memoryview) -> None:
         size = sum(map(len, parts))
-        for part in (header(name, size), *parts, _ZEROS[: -size % BLOCK]):
-            self.file.write(part)
+        self.file.write(b"".join((header(name, size), *parts, _ZEROS[: -size % BLOCK])))
 
     def __enter__(self) -> Tar:
         return self

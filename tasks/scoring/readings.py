@@ -282,7 +282,8 @@ def _at(template: str, hour: int, minute: str, language: Language) -> Iterator[s
     phrase = template.format(h=say(hour), n=say(following), m=say(past), b=say(60 - past))
     yield phrase
     if language.hour:
-        yield phrase.replace(*language.hour, 1)
+        old, new = language.hour
+        yield phrase.replace(old, new, 1)
 
 
 def _fractions(text: str, language: Language) -> Iterator[Forms]:

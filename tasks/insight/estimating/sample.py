@@ -195,9 +195,8 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
     if requests.writes_sides(job):
         copies = pc.add(copies, pc.if_else(rows["left_blob"].is_valid(), 2, 0))
     pcm = pc.multiply(rows["num_samples"], pc.multiply(copies, 2))  # bytes
-    if requests.asks_channels(
-        job
-    ):  # bytes of the PCM of turns that are heard in their own channels
+    # Bytes of the PCM of turns that are heard in their own channels:
+    if requests.asks_channels(job):
         turns, rates = (rows[name].to_pylist() for name in ("turns", "sample_rate"))
         heard = [[t for t in some or () if t["channel"] is not None] for some in turns]
         beside = 2 * requests.BESIDE_S

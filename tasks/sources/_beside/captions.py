@@ -20,12 +20,15 @@ from .cues import Cue, Cues, NoTranscript
 
 _CLOCK = r"((?:\d{1,3}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,3})?)"
 _TIMES = re.compile(rf"\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?")
-_NO_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")  # blocks of WebVTT
+_NO_CUE = re.compile(r"(?:NOTE|STYLE|REGION|WEBVTT|X-TIMESTAMP-MAP=.*)(?:\s|$)")  # of WebVTT
+_HEADS = re.compile(r"^WEBVTT.*\n?(X-TIMESTAMP-MAP=.*)?", re.MULTILINE)  # of parts of a stream
+_FROM_ZERO = re.compile(r"LOCAL:(?:00:)?00:00\.000")
 _SBV = re.compile(r"\s*(\d{1,2}:\d{2}:\d{2}\.\d{1,3}),(\d{1,2}:\d{2}:\d{2}\.\d{1,3})\s*")
 _LRC = re.compile(r"\[(\d{1,3}:\d{2}(?:[.:]\d{1,3})?)\]")
 _LRC_OFFSET = re.compile(r"\[offset:\s*([+-]?\d{1,6})\s*\]", re.IGNORECASE)
 _LRC_WORD = re.compile(r"<\d{1,3}:\d{2}(?:[.:]\d{1,3})?>")
-_TTML_CLOCK = re.compile(r"(\d{2,}):(\d{2}):(\d{2})(?:(\.\d+)|:(\d{2,}))?")
+_TTML_CLOCK = re.compile(r"(\d+):(\d{2}):(\d{2})(?:([.,]\d+)|:(\d{2,}))?")
+_NTSC = 1000 / 1001  # of 30 or 24 frames a second
 _OFFSET = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|f|t)")
 _FRAMES = re.compile(r"\{(\d{1,9})\}\{(\d{1,9})\}(.*)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -40,6 +43,13 @@ _MOVED = ("banner", "scroll", "fx")
 def blocks(text: str) -> Cues:
     """SubRip and WebVTT: blocks of lines, each with times and text. A line of times begins a cue
     wherever it stands: some files lack the empty line before it."""
+    clocks = {*_HEADS.findall(text)}
+    if len(clocks) > 1 or any(clock and not _FROM_ZERO.search(clock) for clock in clocks):
+        raise ItemError(
+            BAD_TEXT,
+            "it is joined of parts of a stream, each with a clock of its own (X-TIMESTAMP-MAP); "
+            "write one file of them: ffmpeg -i PLAYLIST.m3u8 FILE.vtt",
+        )
     cues = Cues()
     lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if "-->" in line]
@@ -160,6 +170,11 @@ def lrc(text: str) -> Cues:
     return cues
 
 
+def are_frames(text: str) -> bool:
+    """Whether a text of any name is MicroDVD."""
+    return _FRAMES.match(text.lstrip()) is not None
+
+
 def microdvd(text: str) -> Cues:
     """MicroDVD: `{25}{50}text|second line`, in frames of the film, whose number a second its first
     line states (`{1}{1}25`)."""
@@ -187,7 +202,7 @@ class _Ttml:
     from the beginning of what they are in."""
 
     def __init__(self) -> None:
-        self.cues, self.frames, self.ticks = Cues(), FRAMES, 1.0
+        self.cues, self.frames, self.ticks, self.pace = Cues(), FRAMES, 1.0, 1.0
         #: Of the elements around: name, when it begins and ends, and what was said in it.
         self._around: list[tuple[str, float, float | None, list[str]]] = []
 
@@ -197,10 +212,17 @@ class _Ttml:
         if name == "tt":
             self.frames = float(plain.get("frameRate", FRAMES)) or FRAMES
             self.ticks = float(plain.get("tickRate", 1)) or 1.0
+            if plain.get("frameRateMultiplier") in ("1000 1001", "1000:1001"):
+                self.frames *= _NTSC
+                if plain.get("timeBase") == "smpte" and plain.get("dropMode") != "dropNTSC":
+                    self.pace = _NTSC  # of a time code, which counts frames
         elif name == "br":
             self.text("\n", "\n")
+        if plain.get("timeContainer") == "seq":
+            why = 'its times count from one another (timeContainer="seq"), which is not read'
+            raise ItemError(BAD_TEXT, why)
         outer, last = self._around[-1][1:3] if self._around else (0.0, None)
-        start, end, length = (self._seconds(plain.get(key, "")) for key in ("begin", "end", "dur"))
+        start, end, length = (self._seconds(plain.get(key)) for key in ("begin", "end", "dur"))
         begins = outer + (start or 0.0)
         if end is not None:
             last = outer + end
@@ -224,13 +246,16 @@ class _Ttml:
             else:
                 self.cues.add(Cue(round(start, 3), round(last, 3), spoken.strip()))
 
-    def _seconds(self, text: str) -> float | None:
+    def _seconds(self, text: str | None) -> float | None:
+        """NaN for what is no time: a cue with a wrong begin does not begin at 0."""
+        if text is None:
+            return None
         if by_clock := _TTML_CLOCK.fullmatch(text):
             hours, minutes, seconds, fraction, frames = by_clock.groups()
-            rest = float(fraction or 0) + int(frames or 0) / self.frames
-            return 3600 * int(hours) + 60 * int(minutes) + int(seconds) + rest
+            rest = float((fraction or "0").replace(",", ".")) + int(frames or 0) / self.frames
+            return (3600 * int(hours) + 60 * int(minutes) + int(seconds)) / self.pace + rest
         if (by_unit := _OFFSET.fullmatch(text)) is None:
-            return None
+            return math.nan
         units = {**_UNITS, "f": 1 / self.frames, "t": 1 / self.ticks}
         return float(by_unit[1]) * units[by_unit[2]]
 

@@ -47,8 +47,13 @@ NOT_READ = {
 }
 BY_HAND, AUTOMATIC = "by_hand", "automatic"
 #: TIMIT's texts begin with the first and the last sample.
-_TIMIT = re.compile(r"0\s+\d{4,}\s+([^\n]*[^\W\d_][^\n]*)")
+_TIMIT = re.compile(r"0\s{1,9}\d{4,9}\s{1,9}(\D.*)")
 _LABEL = re.compile(r"\d+(?:\.\d+)?\s+\d+(?:\.\d+)?\s+\S+")  # of HTK, HTS: mostly phones
+#: A line that begins with two times, perhaps after an id: of Kaldi, Fisher, or in a table.
+_SPAN = re.compile(
+    r"(?:\S{1,99}[\s,;|]{1,9})?"
+    r"(\d{1,9}(?:\.\d{1,9})?)[\s,;|]{1,9}(\d{1,12}(?:\.\d{1,9})?)[\s,;|]{1,9}\S"
+)
 #: A line that is a time, or begins or ends with one, as in transcripts of web pages.
 _CLOCK = re.compile(r"(?:.{1,40}\s)?\(?(\d{1,2}:\d\d(?::\d\d)?)\)?|(\d{1,2}:\d\d(?::\d\d)?)[\s:].+")
 
@@ -132,7 +137,7 @@ def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     if kind in ("ttml", "dfxp"):
         return _captions(kind, captions.ttml(data), texts, kind)
     if kind == "eaf":
-        return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers), "eaf")
+        return _timed("eaf", tiers.chosen(tiers.elan(data, stem), texts.tiers), "eaf")
     if kind == "sub" and b"\0" in data[:64]:
         raise NoTranscript(_PICTURES)
     text, encoding = decode(data, texts.encoding)
@@ -144,7 +149,9 @@ def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
             return _captions(f"captions in {encoding}", captions.blocks(text), texts, "srt")
         if (labels := tiers.labels(text)) is not None:
             return _timed(f"labels in {encoding}", labels, kind)
-        return _plain(says, kind, text)
+        if captions.are_frames(text):
+            return _captions(f"MicroDVD in {encoding}", captions.microdvd(text), texts, "sub")
+        return _plain(says, text)
     try:
         if reader := _READERS.get(kind):
             cues = reader(text)
@@ -194,7 +201,20 @@ _READERS: dict[str, Callable[[str], Cues]] = {
 }
 
 
-def _plain(says: str, kind: str, text: str) -> Read:
+def _begin_with_times(lines: list[str]) -> bool:
+    """Whether each line, but for a third of them, begins with a span of time. Numbers that are said
+    have neither a point nor as many digits as samples."""
+    matches = [match for line in lines if (match := _SPAN.match(line.strip()))]
+    digits = 5 if len(lines) == 1 else 4
+    starts = [
+        float(match[1])
+        for match in matches
+        if float(match[1]) < float(match[2]) and ("." in match[2] or len(match[2]) >= digits)
+    ]
+    return starts == sorted({*starts}) and 3 * len(starts) >= len(lines)
+
+
+def _plain(says: str, text: str) -> Read:
     """A text without times: the recording's. A text of sounds alone is kept as it is, so that a
     rule of `transcribe` drops the clip; it would otherwise get the recogniser's text."""
     lines = text.strip().splitlines()
@@ -210,6 +230,11 @@ def _plain(says: str, kind: str, text: str) -> Read:
         raise ItemError(BAD_TEXT, "its lines begin or end with times; write it as .srt or .vtt")
     if (counted_samples := _TIMIT.fullmatch(text.strip())) is not None:
         text = counted_samples[1]
+    elif _begin_with_times([line for line in lines if line.strip()]):
+        raise ItemError(
+            BAD_TEXT,
+            "its lines begin with times; write a tab after each time, in seconds, as Audacity does",
+        )
     if "\0" in text:
         raise ItemError(BAD_TEXT, "it holds NUL bytes, so it is not text")
     content = said(text, recurring([text]))

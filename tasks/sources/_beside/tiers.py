@@ -26,6 +26,7 @@ _PHONES = re.compile(
 #: The Montreal Forced Aligner's tiers of words where several speak.
 _SPEAKERS = re.compile(r"(.+?) - words")
 PAUSE = 0.5  # s between words of two turns
+MOST_BEGIN = 0.05  # s at which a TextGrid of a whole recording begins
 
 
 @dataclass(slots=True)
@@ -125,6 +126,12 @@ def textgrid(text: str) -> list[Tier]:
     position = next(
         (n for n, t in enumerate(tokens) if t in ("IntervalTier", "TextTier")), len(tokens)
     )
+    begin = next((token for token in tokens[:position] if isinstance(token, float)), 0.0)
+    if abs(begin) > MOST_BEGIN:
+        raise ItemError(
+            BAD_TEXT,
+            f"its times begin at {begin:g} s, not at 0; shift them in Praat (Modify times)",
+        )
     try:
         while position < len(tokens):
             kind, name, _, _, count = tokens[position : position + 5]
@@ -147,12 +154,16 @@ class _Elan:
 
     def __init__(self) -> None:
         self.tiers: list[Tier] = []
+        self.origins: dict[str, float] = {}  # by a medium's stem: s that it plays at 0 of the file
         self._times: dict[str, float] = {}  # of slots, s
         self._slots: tuple[str, str] | None = None
         self._said: list[str] | None = None
 
     def begin(self, tag: str, named: dict[str, str]) -> None:
-        if tag == "TIME_SLOT" and named.get("TIME_VALUE"):
+        if tag == "MEDIA_DESCRIPTOR":
+            medium = re.split(r"[/\\]", named.get("MEDIA_URL", ""))[-1].rpartition(".")[0]
+            self.origins[medium] = int(named.get("TIME_ORIGIN") or 0) / 1000
+        elif tag == "TIME_SLOT" and named.get("TIME_VALUE"):
             self._times[named.get("TIME_SLOT_ID", "")] = int(named["TIME_VALUE"]) / 1000
         elif tag == "TIER":
             self.tiers.append(Tier(named.get("TIER_ID", ""), [], named.get("PARTICIPANT") or None))
@@ -174,10 +185,18 @@ class _Elan:
             self._slots = None
 
 
-def elan(data: bytes) -> list[Tier]:
-    """The tiers of an ELAN file. Raises ItemError `bad_text`, also if it declares entities."""
+def elan(data: bytes, stem: str) -> list[Tier]:
+    """The tiers of an ELAN file about the recording `stem`, in its time. Raises ItemError
+    `bad_text`, also if it declares entities."""
     reader = _Elan()
     read_xml(data, reader.begin, reader.text, reader.end, "it is not an ELAN file")
+    origins = {*reader.origins.values()} or {0.0}
+    origin = reader.origins.get(stem) if len(origins) > 1 else origins.pop()
+    if origin is None:
+        why = f"its media begin at other times (TIME_ORIGIN), and none of them is named {stem}"
+        raise ItemError(BAD_TEXT, why)
+    for tier in reader.tiers:
+        tier.spans = [(start + origin, end + origin, text) for start, end, text in tier.spans]
     return reader.tiers
 
 

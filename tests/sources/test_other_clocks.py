@@ -1,0 +1,109 @@
+"""Texts whose times are of another clock or unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sources.test_texts_beside import EAF, LONG, one
+from uttermill.tasks.recording import Segment
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.00 4.50 hello world\n4.50 9.10 how are you\n",
+        "0.00 4.50 hello world\n",
+        "1200 45360 hello world\n",
+        "0 45000000 hello world\n45000000 90000000 how are you\n",
+        "# fe_03.sph\n\n0.68 1.33 A: hello\n\n1.40 2.55 B: hi there\n",
+        "sw2001A-0001 0.000 0.977 hello\nsw2001A-0002 0.977 11.561 hi um yeah\n",
+        "start,end,text\n0.0,4.5,hello world\n4.5,9.0,how are you\n",
+        "start\tend\ttext\n0\t4500\thello world\n4500\t9000\thow are you\n",
+    ],
+)
+def test_lines_that_begin_with_times_are_no_text(tmp_path: Path, text: str) -> None:
+    error = one(tmp_path, "a.txt", text).error
+    assert error is not None
+    assert "begin with times; write a tab" in error[1]
+
+
+@pytest.mark.parametrize("text", ["1 2 buckle my shoe\n3 4 knock at the door", "1914 1918 the war"])
+def test_numbers_that_are_said_are_no_times(tmp_path: Path, text: str) -> None:
+    assert one(tmp_path, "a.txt", text).text == " ".join(text.split())
+
+
+def test_frames_are_no_text(tmp_path: Path) -> None:
+    frames = "{25}{100}One two.\n{125}{200}Three.\n"
+    assert one(tmp_path, "a.txt", "{1}{1}25\n" + frames).segments == (
+        Segment(1.0, 4.0, None, "One two."),
+        Segment(5.0, 8.0, None, "Three."),
+    )
+    assert one(tmp_path / "unsaid", "a.txt", frames).text is None
+
+
+def ttml(cues: str, head: str = "", body: str = "") -> str:
+    """TTML; `head`, `body`: attributes."""
+    return (
+        f'<tt xmlns="http://www.w3.org/ns/ttml" {head}><body {body}><div>{cues}</div></body></tt>'
+    )
+
+
+NTSC = 'frameRate="30" frameRateMultiplier="1000 1001"'
+
+
+@pytest.mark.parametrize(
+    ("cue", "head", "times"),
+    [
+        ('begin="00:00:05,000" end="7s"', "", (5.0, 7.0)),
+        ('begin="0:00:05.000" end="00:00:07.000"', "", (5.0, 7.0)),
+        ('begin="5.5" dur="2s"', "", None),
+        ('begin="soon" end="7s"', "", None),
+        ('begin="108000f" end="108060f"', NTSC, (3603.6, 3605.602)),
+        ('begin="01:00:00:00" end="01:00:02:00"', f'{NTSC} timeBase="smpte"', (3603.6, 3605.602)),
+        ('begin="01:00:00:00" end="01:00:02:00"', f'{NTSC} timeBase="media"', (3600.0, 3602.0)),
+    ],
+)
+def test_times_of_ttml(
+    tmp_path: Path, cue: str, head: str, times: tuple[float, float] | None
+) -> None:
+    found = one(tmp_path, "a.ttml", ttml(f"<p {cue}>One.</p>", head)).segments or ()
+    assert [(one.start, one.end) for one in found] == ([times] if times else [])
+
+
+def test_what_has_no_clock_of_its_own_is_refused(tmp_path: Path) -> None:
+    cues = '<p dur="2s">One.</p><p dur="3s">Two.</p>'
+    error = one(tmp_path, "a.ttml", ttml(cues, body='timeContainer="seq"')).error
+    assert error is not None
+    assert "count from one another" in error[1]
+    part = "WEBVTT\n{}\n\n00:01.000 --> 00:02.000\nOne.\n\n"
+    zero = "X-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000"
+    for other in ("", zero.replace("9", "18"), zero.replace("LOCAL:00", "LOCAL:01")):
+        error = one(tmp_path, "a.vtt", part.format(zero) + part.format(other)).error
+        assert error is not None
+        assert "a clock of its own" in error[1]
+    twice = part.format(zero) + part.format(zero).replace("01.000", "01.500")
+    found = one(tmp_path, "a.vtt", twice).segments or ()
+    assert [segment.text for segment in found] == ["One.", "One."]
+
+
+def test_a_grid_of_a_part_is_refused(tmp_path: Path) -> None:
+    error = one(tmp_path, "a.TextGrid", LONG.replace("xmin = 0", "xmin = 10", 1)).error
+    assert error is not None
+    assert "its times begin at 10 s, not at 0" in error[1]
+
+
+def test_times_of_elan_are_those_of_the_medium(tmp_path: Path) -> None:
+    medium = '<MEDIA_DESCRIPTOR MEDIA_URL="file:///d/{}" TIME_ORIGIN="5000"/>'
+    late, film = medium.format("a.wav"), medium.format("film.mp4")
+    begin = "<TIME_ORDER>"
+    assert begin in EAF
+    for media, start in ((late, 5.5), (late + film.replace("5000", "0"), 5.5), (film, 5.5)):
+        folder = tmp_path / str(hash(media))
+        segments = one(folder, "a.eaf", EAF.replace(begin, media + begin)).segments or ()
+        assert segments[0].start == start
+    unnamed = late.replace("a.wav", "b.wav") + film.replace("5000", "0")
+    error = one(tmp_path / "b", "a.eaf", EAF.replace(begin, unnamed + begin)).error
+    assert error is not None
+    assert "none of them is named a" in error[1]

@@ -31,6 +31,7 @@ from ...tasks.storage import tables, versions
 from ...tasks.storage.queries import identifier
 from ..explore.corpus import Corpus
 from ..run import run_folder
+from ..run.ledger_items import COMPUTED
 
 COLUMNS = (
     *("id", "dataset", "recording", "start", "end", "reference", "heard", "wer"),
@@ -134,6 +135,8 @@ def read_table(text: str, file: str, now: str) -> list[Decision]:
     decisions = []
     for row in _rows(table, file):
         given = {name: (row.get(name) or "").strip() for name in ("id", "decision", "text")}
+        if given["text"][:1] == "'" and COMPUTED.match(given["text"], 1):  # as it was written
+            given["text"] = given["text"][1:]
         if given["decision"] or given["text"]:
             place = f"{file}, line {table.line_num}"
             entry = {name: value for name, value in given.items() if value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -91,15 +92,23 @@ def _detail(file: Skipped) -> str | None:
     return f"{detail}; {more}" if detail else more
 
 
+#: A cell that a spreadsheet would compute, which could send the others elsewhere.
+COMPUTED = re.compile(r"[=+\-@\t\r]")
+
+
 def write_csv(
     items: Iterable[JsonObject],
     file: TextIO,
     shown: Callable[[str], str] = str,
     columns: Sequence[str] = COLUMNS,
 ) -> None:
-    """`shown` prepares each text for the reader."""
+    """`shown` prepares each text for the reader. An apostrophe before a text says to a spreadsheet
+    that it is one."""
     lines = csv.writer(file, lineterminator="\n")
     lines.writerow(columns)
     for row in items:
         cells = (row.get(name) for name in columns)
-        lines.writerow(shown(cell) if isinstance(cell, str) else cell for cell in cells)
+        texts = (shown(cell) if isinstance(cell, str) else cell for cell in cells)
+        lines.writerow(
+            f"'{text}" if isinstance(text, str) and COMPUTED.match(text) else text for text in texts
+        )

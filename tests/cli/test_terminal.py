@@ -104,11 +104,11 @@ def test_nothing_raw_reaches_people(
 
 @pytest.mark.full
 def test_a_csv_is_exact_for_programs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And no cell begins with what a spreadsheet computes: paths are absolute, the rest is ours."""
+    """And no cell begins with what a spreadsheet computes."""
     rows = [*csv.DictReader(io.StringIO(ran(capsys, "ledger", out, "--csv"), newline=""))]
     names = {Path(row["source_path"]).name for row in rows}
     assert {f"{name}{end}" for name in NAMES for end in (".wav", ".txt")} <= names
-    text = [row[name] or "" for row in rows for name in ("source_path", "detail", "reason")]
+    text = [cell or "" for row in rows for cell in row.values()]
     assert [cell for cell in text if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
 
 

@@ -31,6 +31,7 @@ from uttermill.flows.explore import app, charts, query
 from uttermill.flows.explore.corpus import Corpus, Items
 from uttermill.flows.explore.loading import Column
 from uttermill.flows.explore.looking import Looking, alone
+from uttermill.flows.run import ledger_items
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import decision_log
@@ -57,6 +58,19 @@ def test_a_table_of_a_spreadsheet(form: str) -> None:
     assert reviews.is_table(text)
     found = [(one.id, one.decision, one.text) for one in reviews.read_table(text, "x.csv", NOW)]
     assert found == [("a", "drop", None), ("b", "retext", 'say, "this"')]
+
+
+@pytest.mark.parametrize("said", ['=HYPERLINK("http://x","y")', "+1", "-1", "@a", "'tis", "a=b"])
+def test_no_text_is_a_formula(said: str) -> None:
+    """Nor is it another one when it comes back."""
+    file = io.StringIO(newline="")
+    ledger_items.write_csv(
+        [{"id": "a", "reference": said, "text": said}], file, str, reviews.COLUMNS
+    )
+    [row] = csv.DictReader(io.StringIO(file.getvalue(), newline=""))
+    assert row["reference"] == ("'" if said[0] in "=+-@" else "") + said
+    [decision] = reviews.read_table(file.getvalue(), "x.csv", NOW)
+    assert decision.text == said
 
 
 @pytest.mark.parametrize(

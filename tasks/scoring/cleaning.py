@@ -43,7 +43,7 @@ _ASIDE = re.compile(
     rf"\[[^\[\]]{{0,{LONGEST_ASIDE}}}\]|<[^<>]{{0,{LONGEST_ASIDE}}}>|\{{[^{{}}]{{0,{LONGEST_ASIDE}}}\}}"
     rf"|\([^()]{{0,{LONGEST_ASIDE}}}\)|（[^（）]{{0,{LONGEST_ASIDE}}}）|【[^【】]{{0,{LONGEST_ASIDE}}}】"
     rf"|［[^［］]{{0,{LONGEST_ASIDE}}}］|〔[^〔〕]{{0,{LONGEST_ASIDE}}}〕"
-    rf"|\*+[^*]{{1,{LONGEST_ASIDE}}}\*+"
+    rf"|(?<!\*)\*+[^*]{{1,{LONGEST_ASIDE}}}\*+"
 )
 #: Unbracketed marks of corpora for an unknown word, noise or silence: counted only in texts without
 #: words, since beside words they may be words.

@@ -1,13 +1,15 @@
-"""Texts whose times are of another clock or unit."""
+"""Texts whose times are of another clock or unit, or that cost time without end."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.sources.test_texts_beside import EAF, LONG, one
 from uttermill.tasks.recording import Segment
+from uttermill.tasks.scoring import cleaning
 
 
 @pytest.mark.parametrize(
@@ -107,3 +109,20 @@ def test_times_of_elan_are_those_of_the_medium(tmp_path: Path) -> None:
     error = one(tmp_path / "b", "a.eaf", EAF.replace(begin, unnamed + begin)).error
     assert error is not None
     assert "none of them is named a" in error[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", "0 12345" + " " * 20_000 + "1 1"),
+        ("a.txt", "-" * 20_000 + ":x"),
+        ("a.txt", "a " + "*" * 20_000),
+        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n<v" + " " * 20_000 + "x\n"),
+    ],
+)
+def test_marks_without_end_cost_no_time(tmp_path: Path, name: str, text: str) -> None:
+    """They took 8 to 20 s each, and some thousand times as long where a text is the largest."""
+    before = time.process_time()
+    one(tmp_path, name, text)
+    cleaning.wordless("*" * 20_000)
+    assert time.process_time() - before < 2

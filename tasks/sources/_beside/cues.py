@@ -33,7 +33,7 @@ from .._text_encoding import BAD_TEXT
 MOST = 100_000  # cues of a recording
 OVERLAP = 0.05  # s by which cues may overlap unnoticed: times are rounded
 
-_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>")
 _TAG = re.compile(
     r"<rt>[^<>]*</rt>"  # how a word is read
     r"|</?(?:i|b|u|s|c|v|em|strong|font|span|br|p|div|ruby|rt|lang)(?:[\s.][^<>]*)?/?>"
@@ -54,7 +54,7 @@ _SQUARE = re.compile(
     rf"\[[^\[\]]{{0,{LONGEST_ASIDE}}}\]|【[^【】]{{0,{LONGEST_ASIDE}}}】|［[^［］]{{0,{LONGEST_ASIDE}}}］"
 )
 _ROUND = re.compile(rf"\(([^()]{{1,{LONGEST_ASIDE}}})\)|（([^（）]{{1,{LONGEST_ASIDE}}})）")
-_STARRED = re.compile(rf"\*+[^*\s][^*]{{0,{LONGEST_ASIDE}}}\*+")
+_STARRED = re.compile(rf"(?<!\*)\*+[^*\s][^*]{{0,{LONGEST_ASIDE}}}\*+")
 _UNHEARD = re.compile(
     r"[\[(<（【](?:[^\[\]()<>（）【】]{0,40}\b)?"
     r"(?:inaudible|unintelligible|indistinct|unclear|unk|unknown|incomprehensible|crosstalk|"
@@ -117,17 +117,22 @@ def recurring(texts: Iterable[str]) -> frozenset[str]:
     counts = Counter[str]()
     for text in texts:
         for line in text.splitlines():
-            match = _NAME.match(_DASH.sub("", _TAG.sub("", line).strip(), count=1))
+            match = _NAME.match(_undashed(_TAG.sub("", line).strip()))
             name = match and match["plain"]
             if name and _CAPITALISED.fullmatch(name) and not name[0].islower():
                 counts[name] += 1
     return frozenset(name for name, count in counts.items() if count > 1)
 
 
+def _undashed(line: str) -> str:
+    """The line without the dash that begins another speaker's."""
+    dash = _DASH.match(line)
+    return line[dash.end() :] if dash else line
+
+
 def _prefix(line: str, recurring: frozenset[str]) -> tuple[str | None, str]:
     """The speaker that a line names, and the rest of the line."""
-    if dash := _DASH.match(line):
-        line = line[dash.end() :]
+    line = _undashed(line)
     match = _NAME.match(line)
     if not match:
         return None, line

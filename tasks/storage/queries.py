@@ -7,11 +7,13 @@ files. Should a foreign name become SQL, it reaches no other file.
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +88,26 @@ def divided(memory: str, divisor: int) -> str:
     return f"{float(number) / divisor:.15g}{memory.removeprefix(number).strip()}"
 
 
+class _Idle(NamedTuple):
+    """An empty database that a later `tables` with the same `limits` takes."""
+
+    limits: tuple[str, Path]  # its memory, and the folder that its own is made in
+    folder: Path  # of its temporary files; missing while it is idle
+    database: DuckDBPyConnection
+
+
+#: To open a database takes 20 ms, for its catalogue of functions; to empty one takes 1 ms.
+_idle: list[_Idle] = []
+MOST_IDLE = 4
+
+
+@atexit.register
+def _close_idle() -> None:
+    """DuckDB's binding prints fifty lines about what is open when the process ends."""
+    while _idle:
+        _idle.pop().database.close()
+
+
 @contextmanager
 def tables(
     memory: str = MEMORY,
@@ -98,20 +120,54 @@ def tables(
     RunError if memory or disk are too small."""
     import duckdb
 
-    if scratch is not None:
-        scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        database = connect(Path(folder), readable, divided(memory, divisor), threads=1)
-        try:
-            yield database
-        except (duckdb.OutOfMemoryException, duckdb.TransactionException, duckdb.IOException) as no:
-            why = str(no).partition("\n")[0]
-            raise RunError(
-                f"tables of the corpus fit neither into {memory} of memory nor into "
-                f"{Path(folder).parent} ({why}); raise package.memory, or make room there"
-            ) from None
-        finally:
-            database.close()
+    parent = Path(tempfile.gettempdir()) if scratch is None else scratch
+    parent.mkdir(parents=True, exist_ok=True)
+    limits, files = (divided(memory, divisor), parent), [*readable]
+    one = (None if files else _taken(limits)) or _opened(limits, files)
+    reusable = False
+    try:
+        one.database.execute("ATTACH ':memory:' AS corpus; USE corpus")
+        yield one.database
+        if not files:  # what it keeps of other files may change
+            with suppress(duckdb.Error):
+                one.database.execute("USE memory; DETACH corpus")
+                reusable = True
+    except (duckdb.OutOfMemoryException, duckdb.TransactionException, duckdb.IOException) as no:
+        why = str(no).partition("\n")[0]
+        raise RunError(
+            f"tables of the corpus fit neither into {memory} of memory nor into {parent} ({why}); "
+            "raise package.memory, or make room there"
+        ) from None
+    finally:
+        if not reusable:
+            one.database.close()
+        shutil.rmtree(one.folder)
+        if reusable:
+            _idle.append(one)
+            while len(_idle) > MOST_IDLE:
+                _idle.pop(0).database.close()
+
+
+def _opened(limits: tuple[str, Path], readable: Iterable[Path]) -> _Idle:
+    folder = Path(tempfile.mkdtemp(dir=limits[1]))
+    try:
+        return _Idle(limits, folder, connect(folder, readable, limits[0], threads=1))
+    except BaseException:
+        folder.rmdir()
+        raise
+
+
+def _taken(limits: tuple[str, Path]) -> _Idle | None:
+    """One that is idle; None if there is none, or its folder cannot be its own again."""
+    for one in _idle:
+        if one.limits == limits:
+            _idle.remove(one)
+            with suppress(OSError):
+                one.folder.mkdir(0o700)
+                return one
+            one.database.close()
+            return None
+    return None
 
 
 @contextmanager

@@ -192,7 +192,7 @@ def names(memory: str, scratch: Path) -> list[int]:
 @pytest.mark.nightly
 def test_more_names_than_memory_lie_in_the_folder_and_nothing_stays_there(tmp_path: Path) -> None:
     whole = names("1GB", tmp_path)
-    assert names("30MB", tmp_path) == whole
+    assert names("30MB", tmp_path) == names("30MB", tmp_path) == whole
     assert whole[9:] == [*range(9)]
     assert [*tmp_path.iterdir()] == []
 
@@ -229,6 +229,23 @@ def test_a_database_of_tables_reaches_no_file(tmp_path: Path) -> None:
         for sql in (f"SELECT * FROM '{tmp_path}/secret.csv'", "SET memory_limit = '9GB'"):
             with pytest.raises(duckdb.Error, match=r"disabled|locked"):
                 database.execute(sql)
+
+
+def test_a_database_is_used_again_and_is_empty_then(tmp_path: Path) -> None:
+    """Not after an error, and by nobody else meanwhile."""
+    with queries.tables(scratch=tmp_path) as database:
+        database.execute("CREATE TABLE corpus_names (name VARCHAR)")
+        with queries.tables(scratch=tmp_path) as other:
+            assert other is not database
+    with queries.tables(scratch=tmp_path) as again, queries.tables(scratch=tmp_path):
+        assert again in (database, other)
+        assert again.execute("SELECT table_name FROM duckdb_tables()").fetchall() == []
+        again.execute("CREATE TABLE corpus_names (name VARCHAR)")
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(ZeroDivisionError), queries.tables(scratch=tmp_path, divisor=3) as failed:
+        _ = 1 / 0
+    with queries.tables(scratch=tmp_path, divisor=3) as database:
+        assert database is not failed
 
 
 def test_half_of_an_amount_of_memory() -> None:

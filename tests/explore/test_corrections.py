@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from tests.explore.test_explore import HOST, TOKEN, get, out, whole
+from tests.explore.test_explore import HOST, TOKEN, get
 from tests.helpers import corpus, hostile, tampered
 from tests.helpers import explored as bench
 from uttermill.flows import cli
@@ -240,9 +240,6 @@ def test_words_and_characters_of_a_selection(
 
 
 # Datasets without an OUT around them: a copied version, Hugging Face's Parquet, lhotse's cuts.
-
-
-__all__ = ["out", "whole"]  # fixtures
 
 
 def looking(folder: Path, tmp: Path) -> TestClient:

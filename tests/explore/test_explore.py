@@ -51,34 +51,10 @@ def make(tmp: Path) -> Path:
     return job.out
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("explore"))
-
-
-@pytest.fixture
-def out(whole: Path, tmp_path: Path) -> Path:
-    """A copy that a test may change."""
-    shutil.copytree(whole, tmp_path / "out", symlinks=True)
-    return tmp_path / "out"
-
-
-def client_of(out: Path, home: Path, token: str = TOKEN) -> TestClient:
+def client_of(out: Path, home: Path) -> TestClient:
     home.mkdir(exist_ok=True)
-    explorer = app.Explorer(Corpus(out, home), None, TOKEN, home)
-    prefix = f"{HOST}/{token}" if token else HOST
-    return TestClient(app.make(explorer), base_url=prefix, raise_server_exceptions=False)
-
-
-@pytest.fixture
-def client(out: Path, tmp_path: Path) -> TestClient:
-    return client_of(out, tmp_path / "home")
-
-
-@pytest.fixture(scope="module")
-def reader(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    """For questions, which change nothing."""
-    return client_of(whole, tmp_path_factory.mktemp("reader"))
+    made = app.make(app.Explorer(Corpus(out, home), None, TOKEN, home))
+    return TestClient(made, base_url=f"{HOST}/{TOKEN}", raise_server_exceptions=False)
 
 
 def get(client: TestClient, path: str, status: int = 200, **params: Any) -> dict[str, Any]:
@@ -99,16 +75,15 @@ def stems(answer: dict[str, Any]) -> list[str]:
     "path",
     ["/", "/wrong/", "/?token=wrong", "/api/about", "/wrong/api/rows", "/style.css"],
 )
-def test_without_the_token(out: Path, tmp_path: Path, path: str) -> None:
-    client = client_of(out, tmp_path / "home", token="")
-    assert client.get(HOST + path).status_code == 403
-    assert client.post(f"{HOST}/api/reviews", json={}).status_code == 403
+def test_without_the_token(reader: TestClient, path: str) -> None:
+    stranger = TestClient(reader.app, base_url=HOST)
+    assert stranger.get(path).status_code == 403
+    assert stranger.post("/api/reviews", json={}).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/?token=a-token", "/a-token/", "/api/about?token=a-token"])
-def test_with_the_token(out: Path, tmp_path: Path, path: str) -> None:
-    client = client_of(out, tmp_path / "home", token="")
-    answer = client.get(HOST + path)
+def test_with_the_token(reader: TestClient, path: str) -> None:
+    answer = TestClient(reader.app, base_url=HOST).get(path)
     assert answer.status_code == 200
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -238,13 +213,13 @@ def test_limits_have_their_settings(reader: TestClient) -> None:
     assert any(each["key"].startswith("transcribe.verdicts.") for each in limits)
 
 
-def test_hours_kept_are_those_of_what_if(client: TestClient, out: Path) -> None:
+def test_hours_kept_are_those_of_what_if(reader: TestClient) -> None:
     limit = json.dumps([{"column": "duration", "side": "min", "value": 0.5}])
-    kept = get(client, "/api/kept", limits=limit)
+    kept = get(reader, "/api/kept", limits=limit)
     assert (kept["now"], kept["then"]) == (5, 6)
     assert kept["then_hours"] == pytest.approx(6.6 / 3600)
     stricter = json.dumps([{"column": "duration", "side": "min", "value": 1.3}])
-    assert get(client, "/api/kept", limits=stricter)["then"] == 2
+    assert get(reader, "/api/kept", limits=stricter)["then"] == 2
 
 
 def test_scatter_and_tables(reader: TestClient) -> None:
@@ -361,41 +336,33 @@ def test_a_selection_of_clips_without_a_value_is_not_everything(
         assert client.post("/api/reviews/selection", json=body).json()["stored"] == clips
 
 
-@pytest.mark.parametrize(
-    ("sent", "said"),
-    [
+def test_bad_decisions_store_nothing(client: TestClient, out: Path) -> None:
+    bad: list[tuple[Any, str]] = [
         ({"decisions": [{"id": "nobody", "decision": "keep"}]}, "no utterance 'nobody'"),
         ({"decisions": [{"id": "nobody", "decision": "maybe"}]}, "maybe"),
         ({"decisions": {}}, "list"),
         ([], "one JSON object"),
         ({"decisions": [], "version": "x"}, "whole number"),
-    ],
-)
-def test_bad_decisions_store_nothing(client: TestClient, out: Path, sent: Any, said: str) -> None:
-    answer = client.post("/api/reviews", json=sent)
-    assert answer.status_code == 400
-    assert said in answer.json()["error"]
-    assert (
-        client.post(
-            "/api/reviews", content="{", headers={"content-type": "application/json"}
-        ).status_code
-        == 400
-    )
+    ]
+    for sent, said in bad:
+        answer = client.post("/api/reviews", json=sent)
+        assert answer.status_code == 400
+        assert said in answer.json()["error"]
+    headers = {"content-type": "application/json"}
+    assert client.post("/api/reviews", content="{", headers=headers).status_code == 400
     assert client.post("/api/reviews", content="a=b").status_code == 400
     assert decision_log.stored(out) == b""
 
 
-@pytest.mark.parametrize("beyond", [99.0, 0.01, 0.001])
-def test_boundaries_beyond_the_recording_are_refused(
-    client: TestClient, out: Path, beyond: float
-) -> None:
+def test_boundaries_beyond_the_recording_are_refused(client: TestClient, out: Path) -> None:
     last = next(row for row in get(client, "/api/rows")["rows"] if row["outcome"] == "packaged")
-    sent = {"id": last["id"], "decision": "recut", "start": 0.1, "end": last["end"] + beyond}
-    answer = client.post("/api/reviews", json={"decisions": [sent]})
-    assert answer.status_code == 400
-    assert answer.json()["error"] == (
-        f"the recording ends at {last['end']:.3f} s; end the clip there, or before"
-    )
+    for beyond in (99.0, 0.01, 0.001):
+        sent = {"id": last["id"], "decision": "recut", "start": 0.1, "end": last["end"] + beyond}
+        answer = client.post("/api/reviews", json={"decisions": [sent]})
+        assert answer.status_code == 400
+        assert answer.json()["error"] == (
+            f"the recording ends at {last['end']:.3f} s; end the clip there, or before"
+        )
     assert decision_log.stored(out) == b""
     within = {**sent, "end": round(last["end"], 3)}
     assert client.post("/api/reviews", json={"decisions": [within]}).status_code == 200

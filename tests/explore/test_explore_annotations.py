@@ -39,9 +39,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
     return job, recorded(job)
 
 
-@pytest.fixture
-def client(made: tuple[Job, Path], tmp_path: Path) -> TestClient:
-    return client_of(made[0].out, tmp_path / "home")
+@pytest.fixture(scope="module")
+def client(made: tuple[Job, Path], tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return client_of(made[0].out, tmp_path_factory.mktemp("client"))
 
 
 def test_the_report_counts_labels(made: tuple[Job, Path]) -> None:
@@ -126,13 +126,3 @@ def test_a_long_array_is_shown_to_its_end(
     assert step > 1
     assert few["value"] == whole["value"][::step]
     assert few["rate"] == whole["rate"] / step
-
-
-def test_a_version_without_annotations_says_nothing_of_them(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 1)
-    job = corpus.job(tmp_path)
-    folder = recorded(job)
-    text = making.build(report.request(job, folder)).decode()
-    assert 'id="labels"' not in text
-    described: dict[str, Any] = json.loads((job.out / "datasets/v0001/dataset.json").read_text())
-    assert "annotations" not in described

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from tests.explore.test_explore import client_of, make
+from tests.explore.test_explore import client_of
 from tests.helpers import fuzz, tiers
 from tests.laws.test_import_rules import modules, name_of
 from uttermill.flows.explore import loading, responses
@@ -45,17 +45,11 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("hostile"))
-
-
 @pytest.fixture
-def out(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy that a test may change; whatever writes a relative path, writes into `tmp_path`."""
-    shutil.copytree(whole, tmp_path / "out", symlinks=True)
+def out(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Whatever writes a relative path, writes into `tmp_path`."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path / "out"
+    return out
 
 
 def rewritten(path: Path, columns: dict[str, Any]) -> None:
@@ -247,12 +241,11 @@ def test_long_texts_are_cut_and_say_so(out: Path, tmp_path: Path) -> None:
     assert texts == {cut, "s" * loading.LONGEST, "short"}
 
 
-def test_an_answer_has_a_size(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = client_of(out, tmp_path / "home")
-    assert answered(client, "rows") == 200
+def test_an_answer_has_a_size(reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answered(reader, "rows") == 200
     monkeypatch.setattr("uttermill.flows.explore.corpus.ANSWER", 500)
-    assert "ask for fewer rows" in client.get("/api/rows").json()["error"]
-    assert answered(client, "rows?limit=1") == 200
+    assert "ask for fewer rows" in reader.get("/api/rows").json()["error"]
+    assert answered(reader, "rows?limit=1") == 200
 
 
 def test_ids_are_no_paths_in_a_zip(out: Path, tmp_path: Path) -> None:
@@ -480,17 +473,6 @@ def test_numbers_that_are_none(reader: TestClient, path: str, numbers: tuple[str
 
 
 @pytest.fixture(scope="module")
-def reader(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    """For questions, which change nothing."""
-    return client_of(whole, tmp_path_factory.mktemp("reader"))
-
-
-@pytest.fixture
-def client(out: Path, tmp_path: Path) -> TestClient:
-    return client_of(out, tmp_path / "home")
-
-
-@pytest.fixture(scope="module")
 def decider(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[TestClient, Path]:
     """For decisions that may add up, and the OUT that stores them."""
     home = tmp_path_factory.mktemp("decider")
@@ -550,7 +532,7 @@ KEYS = ("version", "decisions", "items", "selection", "decision", "text", "note"
 
 
 @given(bodies=st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3), max_size=20))
-@fuzz.cases(8)
+@fuzz.cases(4)
 def test_any_body(decider: tuple[TestClient, Path], bodies: list[dict[str, Any]]) -> None:
     client, _ = decider
     for body in bodies:
@@ -560,8 +542,8 @@ def test_any_body(decider: tuple[TestClient, Path], bodies: list[dict[str, Any]]
             assert answer.status_code == 200 or answer.json()["error"]
 
 
-def test_a_body_has_a_size(client: TestClient) -> None:
-    answer = posted(client, "reviews", b" " * 2_000_001)
+def test_a_body_has_a_size(reader: TestClient) -> None:
+    answer = posted(reader, "reviews", b" " * 2_000_001)
     assert answer.status_code == 413
     assert "2,000,000 bytes" in answer.json()["error"]
 

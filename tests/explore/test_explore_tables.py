@@ -14,28 +14,26 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from tests.explore.test_explore import client, client_of, get, out, whole
+from tests.explore.test_explore import client_of, get
 from tests.helpers import corpus, tiers
 from tests.helpers import explored as bench
 from tests.insight.test_report import job_of, recorded
 from uttermill.flows.explore import charts, sandbox
-
-__all__ = ["client", "out", "whole"]  # fixtures
 
 
 def counts(facets: dict[str, Any], name: str) -> dict[str | None, int]:
     return {row["value"]: row["items"] for row in facets[name]}
 
 
-def test_counts_of_facets_follow_the_filters(client: TestClient) -> None:
-    every = get(client, "/api/facets")
+def test_counts_of_facets_follow_the_filters(reader: TestClient) -> None:
+    every = get(reader, "/api/facets")
     assert sum(counts(every, "outcome").values()) == 8
     assert "speaker" in every
     reason: dict[str, Any] = {"in.reason": "too_short"}
-    short = get(client, "/api/facets", **reason)
+    short = get(reader, "/api/facets", **reason)
     assert counts(short, "outcome") == {"dropped": 2}
     assert counts(short, "reason") == counts(every, "reason"), "others may still be chosen"
-    searched = get(client, "/api/facets", q="NUMBER 3")
+    searched = get(reader, "/api/facets", q="NUMBER 3")
     assert sum(counts(searched, "reason").values()) == 1
 
 
@@ -201,16 +199,16 @@ def test_a_bar_has_the_clips_that_it_counts(many: TestClient) -> None:
         assert len([row for row in rows if row["duration"] is not None]) == count
 
 
-def test_audio_by_length_and_reason(client: TestClient) -> None:
-    answer = get(client, "/api/hours")
-    rows = get(client, "/api/rows")
+def test_audio_by_length_and_reason(reader: TestClient) -> None:
+    answer = get(reader, "/api/hours")
+    rows = get(reader, "/api/rows")
     assert sum(each["hours"] for each in answer["counts"]) == pytest.approx(rows["hours"])
     assert sum(each["count"] for each in answer["counts"]) == rows["total"]
     assert answer["counts"][0]["name"] == "packaged"
     assert {each["name"] for each in answer["counts"]} > {"filter.too_short", "shard.unreadable"}
     assert max(each["bin"] for each in answer["counts"]) < len(answer["edges"])
     packaged: dict[str, Any] = {"in.outcome": "packaged"}
-    kept = get(client, "/api/hours", **packaged)
+    kept = get(reader, "/api/hours", **packaged)
     assert {each["name"] for each in kept["counts"]} == {"packaged"}
 
 
@@ -219,18 +217,18 @@ def asked(client: TestClient, sql: str, status: int = 200) -> dict[str, Any]:
 
 
 @pytest.mark.nightly
-def test_a_select_on_the_version(client: TestClient) -> None:
-    found = asked(client, "SELECT outcome, count(*) AS n FROM items GROUP BY 1 ORDER BY 1; -- all")
+def test_a_select_on_the_version(reader: TestClient) -> None:
+    found = asked(reader, "SELECT outcome, count(*) AS n FROM items GROUP BY 1 ORDER BY 1; -- all")
     assert [column["name"] for column in found["columns"]] == ["outcome", "n"]
     assert found["rows"] == [["dropped", 2], ["failed", 1], ["packaged", 5]]
-    assert asked(client, "SELECT count(*) FROM utterances")["rows"] == [[5]]
-    assert asked(client, "FROM ledger SELECT 'NaN'::DOUBLE, [1, 2] LIMIT 1")["rows"] == [
+    assert asked(reader, "SELECT count(*) FROM utterances")["rows"] == [[5]]
+    assert asked(reader, "FROM ledger SELECT 'NaN'::DOUBLE, [1, 2] LIMIT 1")["rows"] == [
         [None, "[1, 2]"]
     ]
 
 
-def test_an_answer_has_so_many_rows(client: TestClient) -> None:
-    found = asked(client, "SELECT * FROM range(100000)")
+def test_an_answer_has_so_many_rows(reader: TestClient) -> None:
+    found = asked(reader, "SELECT * FROM range(100000)")
     assert (len(found["rows"]), found["more"]) == (sandbox.ROWS, True)
 
 
@@ -257,17 +255,17 @@ def test_an_answer_has_so_many_rows(client: TestClient) -> None:
         ("SELECT repeat('y', 100000) FROM range(900)", "characters of text"),
     ],
 )
-def test_what_sql_may_not_do(client: TestClient, sql: str, said: str) -> None:
-    error = asked(client, sql, 400)["error"]
+def test_what_sql_may_not_do(reader: TestClient, sql: str, said: str) -> None:
+    error = asked(reader, sql, 400)["error"]
     assert said in error
     assert "\\n" not in error, "it is one line, and no line break is spelled out"
     assert not Path("/tmp/uttermill-copy.csv").exists()
 
 
 @pytest.mark.nightly
-def test_a_query_ends(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_ends(reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "SECONDS", 3)
     begun = time.monotonic()
     sql = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000) c"
-    assert "took more than 3 s" in asked(client, sql, 400)["error"]
+    assert "took more than 3 s" in asked(reader, sql, 400)["error"]
     assert time.monotonic() - begun < 60

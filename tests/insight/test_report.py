@@ -163,6 +163,8 @@ def test_every_reason_leads_to_its_clips(made: tuple[Job, Path], text: str) -> N
     rows = {row["data-reason"] for row in found.all("tr") if "data-reason" in row}
     links = {link["data-reason"] for link in found.all("a") if "data-reason" in link}
     assert rows == links == {*described["reasons"], "packaged"}
+    assert "annotations" not in described
+    assert 'id="labels"' not in text
 
 
 def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:

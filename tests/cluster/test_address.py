@@ -98,8 +98,7 @@ def test_what_is_no_scheduler_of_ours(
         "nothing": {"address": f"tcp://127.0.0.1:{by_hand.free_port()}"},
     }
     settings = ClusterSettings(kind="address", **given[case])
-    if case != "nothing":  # which Dask tries again until then
-        monkeypatch.setattr(address, "CONNECT_S", 2.0)
+    monkeypatch.setattr(address, "CONNECT_S", 2.0)  # for which Dask tries again
     with (
         Cluster(settings, tmp_path / "s") as cluster,
         pytest.raises(RunError) as raised,

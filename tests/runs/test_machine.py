@@ -212,7 +212,9 @@ def test_a_server_of_another_kind_speaks_for_its_disk(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("script", "sentence"), [("exit 3", "exit 3"), ("kill -9 $$", "SIGKILL")])
+@pytest.mark.parametrize(
+    ("script", "sentence"), [("exit 3", "exit 3"), tiers.nightly("kill -9 $$", "SIGKILL")]
+)
 def test_a_server_that_says_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, sentence: str
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_server_that_says_nothing(
     silent.write_text(f"#!/bin/sh\n{script}\n")
     silent.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(silent))
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.5)  # it never answers
     with server.LocalServer() as own, pytest.raises(RunError) as refused:
         own.wait_ready()
     ended = f"did not start: it ended ({sentence}) and it printed nothing; {WITHOUT}"

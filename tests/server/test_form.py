@@ -4,6 +4,7 @@ there is to choose from."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import combinations
 from typing import Annotated, Any, get_args
 
@@ -21,21 +22,25 @@ from uttermill.flows.prepare import prepare
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
 
-SCHEMA: dict[str, Any] = parameter_schema(prepare).model_dump(mode="json")
-MODELS: dict[str, Any] = SCHEMA["definitions"]
+
+@cache
+def schema() -> dict[str, Any]:
+    """Of the flow of a run; half a second."""
+    found: dict[str, Any] = parameter_schema(prepare).model_dump(mode="json")
+    return found
 
 
 def fields() -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, entry in SCHEMA["properties"].items():
+    for name, entry in schema()["properties"].items():
         yield name, entry
-    for model, entry in MODELS.items():
+    for model, entry in schema()["definitions"].items():
         for name, inner in entry["properties"].items():
             yield f"{model}.{name}", inner
 
 
 def test_the_form_of_the_estimate_has_the_same_and_its_own() -> None:
     entries = parameter_schema(estimate).model_dump(mode="json")["properties"]
-    assert set(entries) == {*SCHEMA["properties"], "fraction", "least"}
+    assert set(entries) == {*schema()["properties"], "fraction", "least"}
     assert [name for name, entry in entries.items() if not entry.get("description")] == []
 
 
@@ -189,7 +194,7 @@ def known_columns(annotation: Any) -> set[str]:
 
 
 def test_sources_have_kind_name_and_licence() -> None:
-    entry = SCHEMA["properties"]["sources"]["items"]
+    entry = schema()["properties"]["sources"]["items"]
     assert [*entry["properties"]][:4] == ["kind", "path", "name", "licence"]
     for kind in shelves.names("sources"):  # the form sends them all, whatever the kind
         assert {*entry["properties"]} <= {*plugins.SOURCES.load(kind).Settings.model_fields}
@@ -211,7 +216,7 @@ def test_the_server_takes_what_a_settings_file_may_hold() -> None:
         "filter": {"filters": [{"use": "duration", "min": 1}, {"use": "mine.crest", "max": 3}]},
         "package": {"formats": ["wenet", {"use": "nemo", "audio": "flac"}]},
     }  # fmt: skip
-    is_valid_schema(SCHEMA)
-    assert validate(given, SCHEMA) == []
+    is_valid_schema(schema())
+    assert validate(given, schema()) == []
     for wrong in ({"use": "wrong"}, {"min": 1}):
-        assert validate({**given, "filter": {"filters": [wrong]}}, SCHEMA)
+        assert validate({**given, "filter": {"filters": [wrong]}}, schema())

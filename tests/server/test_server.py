@@ -139,6 +139,7 @@ def test_a_server_that_cannot_start_is_tried_again_and_says_why(
     broken.write_text(f"#!/bin/sh\necho >> {tmp_path}/starts\necho database is locked\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(broken))
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.5)  # it never answers
     with (
         LocalServer() as own,
         pytest.raises(RunError, match="server did not start: database is locked"),

@@ -69,11 +69,11 @@ def test_the_whole_corpus_is_accounted_for(
     assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
 
 
-@pytest.mark.parametrize("step", [10, pytest.param(2, marks=pytest.mark.nightly)])
-def test_librispeech_with_whisper_base(tmp_path: Path, run: Callable[..., Any], step: int) -> None:
-    """Every so many of its clips."""
+@pytest.mark.nightly
+def test_librispeech_with_whisper_base(tmp_path: Path, run: Callable[..., Any]) -> None:
+    """Every second of its clips. By day the demo is heard by it."""
     rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
-    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::step]
+    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::2]
     listing = tmp_path / "libri.jsonl"
     listing.write_text(
         "".join(

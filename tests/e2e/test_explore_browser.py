@@ -215,8 +215,8 @@ def decisions(served: Served) -> list[tuple[str, str | None, str]]:
     ]
 
 
-#: What is widest: a table, a player, a chart, and a comparison.
-WIDE = ("clips", "clip", "charts", "compare")
+#: What is widest: a table, and a comparison.
+WIDE = ("clips", "compare")
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,8 @@ def test_workers_are_drawn(page: Any) -> None:
 
 #: Each scheme in one of the widths, and each night in the other one too.
 SHAPES = [
-    ("light", 1400), ("dark", 400),
+    ("light", 1400),
+    pytest.param("dark", 400, marks=pytest.mark.nightly),
     pytest.param("dark", 1400, marks=pytest.mark.nightly),
     pytest.param("light", 400, marks=pytest.mark.nightly),
 ]  # fmt: skip

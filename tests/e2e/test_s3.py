@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import s3fs
 import yaml
 
 from tests.faults.command import Ended, Site, Started, packaged, soon
@@ -166,6 +165,8 @@ def test_what_cannot_work_is_said_before_anything_starts(
     site: Site, s3: S3, changed: dict[str, str], source: str, out: str, words: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
+    import s3fs
+
     source = source if "://" in source else str(site.source)
     out = out if "://" in out else str(site.home / "refused")
     chosen = settings(site, out, source)

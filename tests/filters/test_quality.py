@@ -126,7 +126,7 @@ def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
 
 
 @pytest.mark.needs("corpus")
-@pytest.mark.parametrize("count", [24, tiers.nightly(60)])
+@pytest.mark.parametrize("count", [12, tiers.nightly(60)])
 def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
     differences = {}
     for path, samples, rate in real(0.2, 80, count):
@@ -137,7 +137,7 @@ def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
             differences[path.name] = abs(theirs - ours)
     worst = max(differences, key=lambda name: differences[name])
     print(f"\nnmf_snr, {len(differences)} clips: at most {differences[worst]:.6f} dB off ({worst})")
-    assert len(differences) >= 20
+    assert len(differences) >= 10
     assert differences[worst] < 0.01
 
 

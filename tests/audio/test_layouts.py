@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,7 @@ QUIET = range(100, 200)  # frames of 20 ms in which the sender pauses
 Numbered = list[tuple[int, bytes]]
 
 
+@cache
 def packets() -> list[bytes]:
     """Opus packets of 20 ms: a tone over noise, but noise alone in QUIET."""
     codec: Any = av.CodecContext.create("libopus", "w")
@@ -241,13 +243,10 @@ def packets() -> list[bytes]:
     return [*made, *(bytes(packet) for packet in codec.encode(None))]
 
 
-PACKETS = packets()
-
-
 def paused() -> Numbered:
     """What WebRTC sends: in a pause a packet of comfort noise every 400 ms, then its bare TOC."""
     sent: Numbered = []
-    for number, packet in enumerate(PACKETS):
+    for number, packet in enumerate(packets()):
         place = (number - QUIET.start) % 20
         if number not in QUIET or place == 0:
             sent.append((number, packet))
@@ -257,7 +256,7 @@ def paused() -> Numbered:
 
 
 def lost() -> Numbered:
-    return [(number, packet) for number, packet in enumerate(PACKETS) if not 60 <= number < 70]
+    return [(number, packet) for number, packet in enumerate(packets()) if not 60 <= number < 70]
 
 
 def page(number: int, flags: int, granule: int, held: list[bytes]) -> bytes:
@@ -339,7 +338,7 @@ def test_packets_that_are_lost_are_damage(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_without_pauses_is_read_as_before(tmp_path: Path, kind: str) -> None:
-    locator = written(list(enumerate(PACKETS)), tmp_path / "a.bin", kind)
+    locator = written(list(enumerate(packets())), tmp_path / "a.bin", kind)
     samples, faults = heard(locator)
     assert faults == []
     assert len(samples) == pytest.approx(SECONDS * RATE, abs=2 * FRAME)
@@ -349,7 +348,7 @@ def test_a_call_without_pauses_is_read_as_before(tmp_path: Path, kind: str) -> N
 
 def test_a_recorder_that_stops_in_silence_pauses(tmp_path: Path) -> None:
     silent = b"\xf8\xff\xfe"  # as Discord ends what it sends
-    sent = [(n, silent if 95 <= n < 100 else one) for n, one in enumerate(PACKETS)]
+    sent = [(n, silent if 95 <= n < 100 else one) for n, one in enumerate(packets())]
     kept = [(n, one) for n, one in sent if n not in QUIET]
     _, faults = heard(written(kept, tmp_path / "a.webm", "webm"))
     assert faults == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.helpers import tampered
+from tests.helpers import tampered, tiers
 from uttermill.flows.explore import sandbox
 from uttermill.tasks.base import environment
 from uttermill.tasks.base.errors import ConfigError
@@ -153,18 +153,17 @@ def test_a_run_with_prefect(stranger: Stranger, out: Path, tmp_path: Path) -> No
 
 
 PATHS = {
+    ".:{home}:./..": ["{home}"],
     "": [],
     "{home}": ["{home}"],
     ":{home}": ["{home}"],
     "{home}:": ["{home}"],
-    ".:{home}:./..": ["{home}"],
     "{folder}": ["{folder}"],  # by its whole name it is the user's wish
     ".:{folder}": ["{folder}"],
 }
 
 
-@pytest.mark.parametrize("given", PATHS)
-@pytest.mark.parametrize("way", ["-m", "-c", "script", "-P"])
+@pytest.mark.parametrize(("given", "way"), tiers.covering(PATHS, ["-m", "-c", "script", "-P"]))
 def test_the_path_of_a_command(tmp_path: Path, given: str, way: str) -> None:
     """It has what PYTHONPATH names absolutely, and the installation; so have its children."""
     folder, home = tmp_path / "folder", tmp_path / "home"

@@ -15,9 +15,6 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from docker.utils.build import exclude_paths
-from dockerfile_parse import DockerfileParser
-
 PLAYED = {"FROM", "ARG", "ENV", "COPY", "RUN", "USER", "WORKDIR", "ENTRYPOINT", "CMD", "COMMENT"}
 NOT_PLAYED = ("useradd ", "pip install --no-deps --require-hashes ")
 
@@ -91,6 +88,8 @@ class Image:
 
 def steps(dockerfile: Path) -> list[tuple[str, str]]:
     """(instruction, value) in order; AssertionError for one that is not played here."""
+    from dockerfile_parse import DockerfileParser
+
     with dockerfile.open("rb+") as file:
         found = [(s["instruction"], s["value"]) for s in DockerfileParser(fileobj=file).structure]
     assert {name for name, _ in found} <= PLAYED, sorted({name for name, _ in found} - PLAYED)
@@ -99,6 +98,8 @@ def steps(dockerfile: Path) -> list[tuple[str, str]]:
 
 def sent(context: Path) -> list[str]:
     """Files that a builder gets: what .dockerignore leaves, by Docker's own rules."""
+    from docker.utils.build import exclude_paths
+
     lines = (context / ".dockerignore").read_text().splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
     names = exclude_paths(str(context), patterns)

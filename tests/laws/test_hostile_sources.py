@@ -17,7 +17,7 @@ from tests.helpers import fuzz, hostile
 from uttermill.tasks.publish.upkeep.verify import verify
 
 ROOT = Path(__file__).parents[2]
-DAMAGED = 100
+DAMAGED = 30
 MEMORY = 1 << 30  # bytes: the peak of the whole process, imports of 0.3 GB included
 
 

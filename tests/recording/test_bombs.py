@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import corpus, hostile, listed_apart, tiers
+from tests.helpers import corpus, hostile, listed_apart
 from tests.helpers.listed_apart import Told
+from tests.helpers.tiers import full, nightly
 from uttermill.flows import settings
 from uttermill.flows.cli import reviews
 from uttermill.flows.run import run_folder
@@ -207,8 +208,8 @@ def cuts(texts: list[str]) -> bytes:
     [
         (LONG, 64, "it holds more than"),  # a line of 1 GiB
         (cuts(["x" * 900_000]), 600, "it holds more than"),
-        tiers.nightly(b"null\n" * (1 << 20), 8, "100,001 of 100,001 lines cannot be used"),
-        tiers.nightly(b"\n" * (16 << 20), 64, "it holds more than"),
+        nightly(b"null\n" * (1 << 20), 8, "100,001 of 100,001 lines cannot be used"),
+        nightly(b"\n" * (16 << 20), 64, "it holds more than"),
     ],
     ids=["line", "texts", "null", "blank"],
 )
@@ -244,15 +245,18 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [pytest.param(*LISTS[name], marks=() if name in ("deep", "empty") else pytest.mark.nightly)
-     for name in LISTS],
-    ids=LISTS,
-)  # fmt: skip
-def test_a_line_that_asks_for_too_much_is_a_bad_line(
-    tmp_path: Path, line: bytes, sentence: str, told: Told
-) -> None:
+def test_lines_that_ask_for_too_much_are_bad_lines(tmp_path: Path) -> None:
+    path = tmp_path / "list.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line, _ in (LISTS["deep"], LISTS["surrogate"])))
+    found = listed_apart.listed({"kind": "jsonl", "path": str(path)})
+    assert found["rows"] == {"unreadable": 2}
+    assert LISTS["deep"][1] in found["details"][0]
+    assert LISTS["surrogate"][1] in found["details"][1]
+
+
+@pytest.mark.parametrize("name", [*map(full, ("deep", "empty")), *map(nightly, (*LISTS,)[1:5])])
+def test_such_a_line_takes_little_memory(tmp_path: Path, name: str, told: Told) -> None:
+    line, sentence = LISTS[name]
     path = tmp_path / "list.jsonl"
     path.write_bytes(line + b"\n")
     found = told({"kind": "jsonl", "path": str(path)})
@@ -499,7 +503,7 @@ def jsonl(home: Path, wav: Path, kind: str) -> dict[str, Any]:
     return {"kind": "lhotse" if kind == "lhotse" else "jsonl", "path": str(home / "list.jsonl")}
 
 
-@pytest.mark.parametrize("kind", ["kaldi", "wenet", "nemo", "lhotse"])
+@pytest.mark.parametrize("kind", ["kaldi", *map(full, ("wenet", "nemo", "lhotse"))])
 def test_what_the_recording_does_not_hold_is_not_packaged(tmp_path: Path, kind: str) -> None:
     """Such a segment was packaged with all of its text, which says more than its audio."""
     home = tmp_path / "list"

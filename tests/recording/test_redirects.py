@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import s3fs
 
 from tests.helpers import corpus
 from tests.helpers.loopback import Web, web
@@ -115,6 +114,8 @@ def test_s3_is_not_redirected(here: Web, elsewhere: Web) -> None:
         "AWS_ENDPOINT_URL": here.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
         "AWS_DEFAULT_REGION": "us-east-1", "AWS_MAX_ATTEMPTS": "1",
     }  # fmt: skip
+    import s3fs
+
     s3fs.S3FileSystem.clear_instance_cache()  # those of other tests know another endpoint
     with environment(account), pytest.raises(ConfigError, match="cannot be read"):
         listed("jsonl", "s3://bucket/list.jsonl")

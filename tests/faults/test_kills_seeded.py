@@ -138,11 +138,13 @@ def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
     """One OUT through as many of the kills as come before a run's end; those that are left."""
     site = striker.site
     settings = gated(site, name)
+    without_server = False
     while True:
         watch = Watch(site, PACE)
         with site.start("run", settings, "--json") as run:
             while left and striker.strike(run, left[0], watch):
                 kill, *left = left
+                without_server = without_server or kill.victim == "server"
                 if kill.victim == "run":
                     gone(site, run, kill)
                     break
@@ -151,6 +153,8 @@ def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
                 assert ended.code == 0, ended.stderr
                 assert run.none_left(), run.alive()
                 break
+    if without_server:  # the next run closes what Prefect still has as running
+        assert not site.done(gated(site, name)).result["new_version"]
     sound(site, site.home / name)
     if not striker.tally.chains:  # once is enough
         usual = replace(site, history="none", environment={})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,29 @@ def test_every_platform_has_wheels() -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=1100, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all as wheels") == 12
+
+
+@pytest.mark.nightly
+def test_an_install_without_constraints_runs_and_schedules(tmp_path: Path) -> None:
+    """With the newest version of everything, as pip takes it where nobody names one. If it fails,
+    its words are the versions that `constraints.txt` does not know."""
+    uv, python = f"{sysconfig.get_path('scripts')}/uv", f"{tmp_path}/venv/bin/python"
+    runner = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+    with authorities.trusted_as_ever():
+        for words in (
+            ("venv", "-q", "-p", sys.executable, f"{tmp_path}/venv"),
+            ("pip", "install", "-q", "-p", python, "-e", f"{ROOT}[demo]", *runner),
+        ):
+            subprocess.run([uv, *words], check=True, timeout=1100)
+    tests = [python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "server"]
+    done = subprocess.run(
+        [*tests, "tests/server/test_serve.py", "tests/server/test_server.py"],
+        capture_output=True, text=True, cwd=ROOT, timeout=1100, check=False,
+    )  # fmt: skip
+    frozen = subprocess.run([uv, "pip", "freeze", "-p", python], capture_output=True, text=True)
+    known = (ROOT / "infra/constraints.txt").read_text().lower().replace("_", "-").split()
+    newer = {one for one in re.findall(r"\S+==\S+", frozen.stdout.lower()) if one not in known}
+    assert done.returncode == 0, f"{sorted(newer)}\n{done.stdout[-4000:]}"
 
 
 WINDOWS = "import sys; sys.platform = 'win32'; {}"

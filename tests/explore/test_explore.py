@@ -525,8 +525,8 @@ def test_the_command_serves_and_ends(served: dict[str, Any]) -> None:
 
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{20,}", served["url"])
     assert served["tunnel"].startswith(f"ssh -N -L {served['port']}:127.0.0.1:{served['port']} ")
-    assert httpx.get(served["url"]).status_code == 200
-    assert httpx.get(f"http://127.0.0.1:{served['port']}/").status_code == 403
+    assert httpx.get(served["url"], timeout=60).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{served['port']}/", timeout=60).status_code == 403
 
 
 def test_nothing_reads_a_version_once_the_corpus_is_closed(out: Path, tmp_path: Path) -> None:

@@ -132,13 +132,13 @@ def test_a_request_that_never_ends(explorer: app.Explorer, serve: Serve, sent: s
         assert b"200 OK" not in ended(silent)
         dripped.result()
     dripping.close()
-    assert httpx.get(f"http://127.0.0.1:{port}/{TOKEN}/api/about").status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{port}/{TOKEN}/api/about", timeout=60).status_code == 200
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_client_that_asks_again_has_time_again(explorer: app.Explorer, serve: Serve) -> None:
     port = serve(app.make(explorer))
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}/{TOKEN}/") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}/{TOKEN}/", timeout=60) as client:
         for _ in range(4):
             assert client.get("api/reviews").status_code == 200
             time.sleep(SECONDS / 2)

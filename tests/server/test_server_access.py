@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ def own(prefect_server: Server) -> Own:
     return Own(prefect_server.url.removesuffix("/api"), os.environ["PREFECT_API_AUTH_STRING"])
 
 
+#: A busy machine takes longer than the 5 s of httpx.
+get = partial(httpx.get, timeout=60)
+
+
 def asked(own: Own, **headers: str) -> httpx.Response:
     """What a page gets that reads the deployments by a request that needs no leave."""
     plain = {"Content-Type": "text/plain", **headers}
@@ -71,19 +76,19 @@ pytestmark = pytest.mark.server
 def test_the_password_is_asked_for(own: Own) -> None:
     assert asked(own).status_code == 403  # no CSRF token
     for path in ("admin/settings", "csrf-token?client=x", "deployments/name/prepare/x"):
-        assert httpx.get(f"{own.base}/api/{path}").status_code == 401
+        assert get(f"{own.base}/api/{path}").status_code == 401
         wrong = base64.b64encode(b"uttermill:guess").decode()
-        refused = httpx.get(f"{own.base}/api/{path}", headers={"Authorization": f"Basic {wrong}"})
+        refused = get(f"{own.base}/api/{path}", headers={"Authorization": f"Basic {wrong}"})
         assert refused.status_code == 401
-    assert httpx.get(f"{own.base}/api/admin/version", headers=own.known).status_code == 200
-    assert httpx.get(f"{own.base}/api/health").status_code == 200  # says only that it lives
+    assert get(f"{own.base}/api/admin/version", headers=own.known).status_code == 200
+    assert get(f"{own.base}/api/health").status_code == 200  # says only that it lives
 
 
 @pytest.mark.quick
 def test_a_request_that_changes_needs_a_token_beside_the_password(own: Own) -> None:
     refused = asked(own, **own.known)
     assert (refused.status_code, refused.json()["detail"]) == (403, "Missing CSRF token.")
-    token = httpx.get(f"{own.base}/api/csrf-token?client=me", headers=own.known).json()["token"]
+    token = get(f"{own.base}/api/csrf-token?client=me", headers=own.known).json()["token"]
     tokens = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": "me"}
     assert asked(own, **tokens).status_code == 401
     assert asked(own, **tokens, **own.known).status_code == 200
@@ -111,9 +116,9 @@ def test_prefects_client_knows_both_whatever_the_environment_says(own: Own) -> N
     ],
 )  # fmt: skip
 def test_only_loopback_names_are_answered(own: Own, host: str, status: int) -> None:
-    assert httpx.get(f"{own.base}/api/admin/version", headers={"Host": host}).status_code == status
+    assert get(f"{own.base}/api/admin/version", headers={"Host": host}).status_code == status
     for path in ("/", door.LOGIN, "/ui-settings", "/api/health"):
-        answer = httpx.get(f"{own.base}{path}", headers={**own.known, "Host": host})
+        answer = get(f"{own.base}{path}", headers={**own.known, "Host": host})
         assert (answer.status_code == 400) == (status == 400), path
 
 
@@ -139,7 +144,7 @@ def test_two_hosts_are_none(own: Own) -> None:
 def test_no_other_origin_is_answered(own: Own, origin: str) -> None:
     for answer in (
         asked(own, **own.known, Origin=origin),
-        httpx.get(f"{own.base}/api/admin/version", headers={**own.known, "Origin": origin}),
+        get(f"{own.base}/api/admin/version", headers={**own.known, "Origin": origin}),
         httpx.options(
             f"{own.base}/api/deployments/filter",
             headers={"Origin": origin, "Access-Control-Request-Method": "POST"},
@@ -150,7 +155,7 @@ def test_no_other_origin_is_answered(own: Own, origin: str) -> None:
 
 
 def test_its_own_origin_is_answered(own: Own) -> None:
-    answer = httpx.get(f"{own.base}/api/admin/version", headers={**own.known, "Origin": own.base})
+    answer = get(f"{own.base}/api/admin/version", headers={**own.known, "Origin": own.base})
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == own.base
     assert answer.headers["x-frame-options"] == "DENY"
@@ -162,7 +167,7 @@ def test_its_own_origin_is_answered(own: Own) -> None:
 )
 def test_the_api_is_described_to_nobody(own: Own, path: str) -> None:
     for headers in ({}, own.known):
-        answer = httpx.get(f"{own.base}{path}", headers=headers)
+        answer = get(f"{own.base}{path}", headers=headers)
         assert answer.status_code == 404
         assert "<" not in answer.text
 
@@ -170,7 +175,7 @@ def test_the_api_is_described_to_nobody(own: Own, path: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/v2/", "/ui-settings", "/api/health"])
 def test_pages_reach_their_own_server_alone(own: Own, path: str) -> None:
     name = own.base.removeprefix("http://").replace("127.0.0.1", "localhost")
-    answer = httpx.get(f"{own.base}{path}", headers={"Host": name})
+    answer = get(f"{own.base}{path}", headers={"Host": name})
     rules = answer.headers["content-security-policy"].split("; ")
     assert "default-src 'self'" in rules
     assert f"connect-src 'self' ws://{name} data: blob:" in rules

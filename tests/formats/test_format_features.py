@@ -46,6 +46,7 @@ def lhotse_energies(samples: Floats, rate: int, **settings: Any) -> Array:
         return np.asarray(extractor.extract(samples, rate))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rate", [16_000, 22_050, *map(nightly, (8000, 24_000))])
 @pytest.mark.parametrize("samples", [399, 401, *map(nightly, (400, 5000, 48_123))])
 def test_energies_are_those_of_lhotse(samples: int, rate: int) -> None:
@@ -58,6 +59,7 @@ def test_energies_are_those_of_lhotse(samples: int, rate: int) -> None:
 
 
 @pytest.mark.parametrize("samples", [400, 401, 5000, 48_123])
+@pytest.mark.full
 def test_energies_are_those_of_wenet(samples: int) -> None:
     """WeNet's are Kaldi's of 16-bit samples; lhotse's code gives these, too, when told to."""
     clip = noise(samples, seed=1)
@@ -205,6 +207,7 @@ def test_an_s3_tokenizer_hears_whispers_energies_in_pieces(tmp_path: Path) -> No
     assert codec.codes(np.zeros(16_000, np.float32)).shape == (1, 25)
 
 
+@pytest.mark.full
 def test_whispers_energies_are_those_of_faster_whisper() -> None:
     extractor = pytest.importorskip("faster_whisper.feature_extractor")
     samples = noise(32_000)

@@ -56,6 +56,7 @@ def assert_is(cut: Any, row: Row) -> None:
     assert "duration" not in cut.custom
 
 
+@pytest.mark.full
 def test_a_folder_is_read_by_lhotse(home: Path) -> None:
     from lhotse import CutSet
 
@@ -65,6 +66,7 @@ def test_a_folder_is_read_by_lhotse(home: Path) -> None:
         assert_is(cut, row)
 
 
+@pytest.mark.full
 def test_fields_are_read_by_lhotse(home: Path) -> None:
     from lhotse import CutSet
 
@@ -74,6 +76,7 @@ def test_fields_are_read_by_lhotse(home: Path) -> None:
     assert_is(cut, DEV[0][0])
 
 
+@pytest.mark.full
 def test_indexes_lead_to_every_cut(tmp_path: Path) -> None:
     """As lhotse 2 reads them: a pair of members, a line; a release before 2.0 is not able to."""
     from lhotse.serialization import deserialize_item  # with torch: 1.5 s of CPU, 300 MB
@@ -99,6 +102,7 @@ def test_indexes_lead_to_every_cut(tmp_path: Path) -> None:
                         assert published.sha256(tar.extractfile(first)) == row["sha256"]
 
 
+@pytest.mark.full
 def test_plain_cuts_are_read_by_lhotse(tmp_path: Path) -> None:
     from lhotse import CutSet
 
@@ -119,6 +123,7 @@ def test_cuts_hold_no_clock_and_no_byte_beyond_ascii(home: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_each_turn_of_a_window_is_a_supervision(tmp_path: Path) -> None:
     from lhotse import CutSet
 

@@ -183,6 +183,7 @@ def only(source: dict[str, Any]) -> Recording:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
 def test_cuts_of_lhotse(tmp_path: Path, name: str) -> None:
     audio(tmp_path / "a.wav")
@@ -195,6 +196,7 @@ def test_cuts_of_lhotse(tmp_path: Path, name: str) -> None:
     assert [w.end for w in one.words] == pytest.approx([w.end for w in WORDS])
 
 
+@pytest.mark.full
 def test_lhotse_cuts_that_cannot_be_used(tmp_path: Path) -> None:
     path = cut_list(tmp_path, "cuts.jsonl.gz")
     path.write_bytes(path.read_bytes()[:-20])
@@ -221,6 +223,7 @@ def test_word_times_of_a_list(tmp_path: Path) -> None:
     assert only(source).error is not None
 
 
+@pytest.mark.full
 def test_run_publishes_each_sentence_with_its_text(tmp_path: Path) -> None:
     audio(tmp_path / "a.wav")
     source = {"kind": "lhotse", "path": str(cut_list(tmp_path, "cuts.jsonl"))}

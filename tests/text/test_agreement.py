@@ -277,6 +277,7 @@ def test_a_model_that_is_missing_is_found_before_any_worker(tmp_path: Path) -> N
         recipe.weights(chosen.recognisers)
 
 
+@pytest.mark.full
 def test_the_data_card_names_all_and_their_licences(home: Path) -> None:
     chosen = [*erring(0), {"use": "moonshine"}]
     verdicts = [{"use": "agreement", "min": 0.0}]

@@ -134,7 +134,7 @@ def _commit(
     for other in manifest.files(job.out, "shard", shard):
         if manifest.number_of(other.name) < manifest.number_of(path.name):  # superseded
             storage.remove(other)
-    return known_recordings.note(had, number, table)
+    return known_recordings.note(had, {number: table})
 
 
 def broken_of(job: Job, surveyed: Survey, exempt: Collection[str]) -> BrokenCount:

@@ -34,6 +34,7 @@ PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
 MOST_PARTS = 31
 BYTES_A_SECOND = 16000  # assumed without a length in the header: 128 kbit/s
 ROOT = "manifests/shard"
+AT_ONCE = 256  # shards whose listings are noted together
 #: What `note` reads of a shard's rows.
 COLUMNS = (
     *("recording", "dataset", "guard", "locator", "listed", "content", "present", "error_code"),
@@ -96,28 +97,42 @@ def read(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -
     kinds = (entries.KEY, np.uint64, np.uint64, np.int32, np.uint8, np.uint64)
     columns = [Columns(*(np.zeros(0, kind) for kind in kinds))]
     recordings = KnownRecordings(names, [0.0] * len(names), [{} for _ in names], columns[0])
-    for number, name in enumerate(names):
-        if name in newest:
-            table = manifest.listed_in(out, name, newest[name], COLUMNS, damaged)
-            columns.append(note(recordings, number, table))
+    known = [number for number, name in enumerate(names) if name in newest]
+    for first in range(0, len(known), AT_ONCE):
+        parts = {
+            number: manifest.listed_in(out, names[number], newest[names[number]], COLUMNS, damaged)
+            for number in known[first : first + AT_ONCE]
+        }
+        columns.append(note(recordings, parts))
     recordings.columns = _sorted(columns)
     return recordings
 
 
-def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
-    """The columns of a shard's rows; also stores their audio and count in `recordings`."""
+def note(recordings: KnownRecordings, parts: Mapping[int, pa.Table]) -> Columns:
+    """The columns of the rows of some shards, by number; also stores the shards' audio and counts
+    in `recordings`."""
+    table = pa.concat_tables([part.select(COLUMNS) for part in parts.values()])
     present = table["present"].to_numpy()
-    recordings.seconds[number] = float(seconds_of(table)[present].sum())
-    counts = recordings.counts[number] = Counts()
-    for row in table.select(["dataset", "error_code"]).filter(pa.array(present)).to_pylist():
-        count, failed = counts.get(row["dataset"], (0, 0))
-        counts[row["dataset"]] = count + 1, failed + (row["error_code"] is not None)
+    seconds, datasets = seconds_of(table), tables.coded(table["dataset"])
+    code = datasets.indices.to_numpy()
+    failed, named = table["error_code"].is_valid().to_numpy(), datasets.dictionary.to_pylist()
+    end = 0
+    for number, part in parts.items():
+        first, end = end, end + len(part)
+        here = first + np.flatnonzero(present[first:end])
+        recordings.seconds[number] = float(seconds[here].sum())
+        live, bad = (
+            np.bincount(code[rows], minlength=len(named)).tolist()
+            for rows in (here, here[failed[here]])
+        )
+        counts = zip(named, live, bad, strict=True)
+        recordings.counts[number] = {name: (n, broken) for name, n, broken in counts if n}
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
     flags |= np.where(manifest.passing(table), PASSING, 0)
     flags |= np.minimum(table["parts"].fill_null(0).to_numpy(), MOST_PARTS) << PARTS
     batch = entries.of_table(table)
-    shard = np.full(len(table), number, np.int32)
+    shard = np.repeat(np.array([*parts], np.int32), [len(part) for part in parts.values()])
     sound = pc.if_else(pc.is_null(table["error_code"]), table["content"], None)
     contents = entries.heads(sound.to_pylist())
     hashes = batch.keys, batch.states, batch.heads

@@ -38,6 +38,7 @@ from .dataset.datacard import Gathered
 from .outcomes import batch_outcomes
 from .outcomes.shard_batches import ShardBatch
 from .output_shards import layout, ledger, plan, utterances
+from .output_shards.format_shards import PreviousVersion
 
 TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
 
@@ -94,7 +95,8 @@ def gather(
         shards = laid_out(job, chosen, before, described)
         previous = None
         if newest and described:
-            previous = utterances.previous_rows(job, newest, described, lost)
+            columns = tuple(tables.schema(newest / UTTERANCES_FILE).names)
+            previous = PreviousVersion(newest, described, columns, lost)
         utterances.write(job, batches, chosen, shards, previous, home)
         for name in (splits.FILE, speakers.FILE):
             if storage.exists(scratch / name):

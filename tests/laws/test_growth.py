@@ -22,12 +22,12 @@ from tests.helpers.published import laid_out
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.accounting.summary import seconds_of
 from uttermill.tasks.publish.output_shards import format_shards, layout
-from uttermill.tasks.publish.output_shards.format_shards import PreviousVersion
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import PackageSettings
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import stage
+from uttermill.tasks.storage import queries
 
 TAR = {"tar_hours": 3.0 / 3600}  # so that ten short recordings fill several tars
 
@@ -326,8 +326,11 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
         loads = [float(seconds_of(table_)[g.rows].sum()) for g in some]
         longest = max((float(seconds_of(table_)[g.rows].max()) for g in some), default=0)
         assert max(loads, default=0) - min(loads, default=0) <= longest + 1e-9
-    places = {each: each.first for each in layout.published_shards([before])}
-    previous = PreviousVersion(Path(), {}, (), before, places)
-    now = table.take(np.concatenate([g.rows for g in groups])).select(["id", "num_samples"])
-    same = format_shards.same_as(groups, now, previous)
+    now = table.take(np.concatenate([g.rows for g in groups]))
+    with queries.tables() as database:
+        contents = [
+            format_shards.contents(database, rows, {"f": ["id", "num_samples"]})["f"]
+            for rows in (now, before)
+        ]
+    same = format_shards.same_as(groups, *contents)
     assert [number is not None for number in same] == [g.whole for g in groups]

@@ -4,37 +4,43 @@ previous version it can link."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from ... import plugins, storage
+from ...base.arrays import UInt64s
 from ...base.errors import ConfigError, UnsafePlace
 from ...base.json_types import PublishedEntry
-from ...base.schema import AnyRow, ClipRow, Published, published
+from ...base.schema import UTTERANCES_FILE, AnyRow, ClipRow, Published, published
 from ...formats import OutputShard, PublishedFile
 from ...plugins.contracts import Format
 from ...settings import Plugin, StageSettings
 from ...settings.job import Job
 from ...shard_store import whole_job
-from ...storage import tables
+from ...storage import queries, tables
+from ...storage.versions import Proved
 from ..dataset import datacard
-from .layout import PublishedShard, ShardClips
+from .layout import ShardClips
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousVersion:
-    """The previous version, with the rows of some of its output shards."""
+    """The previous version, and what it has of each clip."""
 
     home: Path
     described: Mapping[str, Any]  # its dataset.json
     columns: tuple[str, ...]  # of its utterances
-    rows: pa.Table | None = None  # of some output shards
-    #: The first row of each of these shards in `rows`.
-    places: dict[PublishedShard, int] = field(default_factory=dict)
     lost: Collection[str] = ()  # files that are missing or damaged
+    #: By format, a hash of what its files depend on of each clip; only of formats in `compared`.
+    contents: Mapping[str, UInt64s] = field(default_factory=dict)
 
     def has_format(self, plugin: Plugin, publish: Collection[str]) -> bool:
         """Whether it holds this format, in the same version of the format, with the same settings
@@ -135,26 +141,76 @@ def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> li
     return rows
 
 
+def compared(job: Job, planned: pa.Schema, previous: PreviousVersion) -> dict[str, list[str]]:
+    """By format, the columns of a plan's table on which its files depend; without the formats of
+    which the previous version can have no equal file."""
+    columns = dict[str, list[str]]()
+    for plugin in job.package.formats:
+        module, settings = plugins.FORMATS.resolve(plugin)
+        depending = set(module.columns(settings))
+        # If a measure was added or removed since, all files that hold measures change.
+        same = depending & {*planned.names} == depending & {*previous.columns}
+        if not same or not previous.has_format(plugin, job.package.publish):
+            continue
+        own = own_columns(plugin.use, planned.empty_table())
+        wanted = {*visible(module, own, settings=settings).column_names}
+        pairs = zip(planned.names, own.column_names, strict=True)
+        names = [name for name, own_name in pairs if own_name in wanted]
+        if {n for n in names if not n.startswith(f"{plugin.use}:")} <= {*previous.columns}:
+            columns[plugin.use] = names
+    return columns
+
+
+def contents(
+    database: DuckDBPyConnection, rows: pa.Table, columns: Mapping[str, Sequence[str]]
+) -> dict[str, UInt64s]:
+    """For each list of columns, a hash of them of each row; columns that the table lacks count as
+    null."""
+    hashed = list[str]()
+    for listed in columns.values():
+        names = (queries.identifier(n) if n in rows.column_names else "NULL" for n in listed)
+        hashed.append(f"hash({', '.join(['0', *names])})")
+    if not hashed:
+        return {}
+    table = queries.joined(database, rows, f"SELECT {', '.join(hashed)} FROM given")
+    return dict(zip(columns, (column.to_numpy() for column in table.columns), strict=True))
+
+
+def published_contents(
+    job: Job,
+    previous: PreviousVersion,
+    columns: Mapping[str, Sequence[str]],
+    database: DuckDBPyConnection,
+) -> dict[str, UInt64s]:
+    """`contents` of the previous version's clips."""
+    place, every = previous.home / UTTERANCES_FILE, dict.fromkeys(chain(*columns.values()))
+    stored = [name for name in every if name in previous.columns]
+    of_formats = dict[str, pa.Array]()
+    if any(":" in name for name in every.keys() - {*stored}):
+        of_formats = all_derived(job, tables.schema(place), lambda names: tables.read(place, names))
+    parts, first = [dict.fromkeys(columns, np.zeros(0, np.uint64))], 0
+    for rows in tables.row_groups(place, stored, Proved(previous.home)) if stored else ():
+        values = {name: column.slice(first, len(rows)) for name, column in of_formats.items()}
+        parts.append(contents(database, with_columns(rows, values), columns))
+        first += len(rows)
+    return {name: np.concatenate([part[name] for part in parts]) for name in columns}
+
+
 def of_format(
     plugin: Plugin,
     shards: Sequence[ShardClips],
     planned: pa.Table,
     previous: PreviousVersion | None,
-    publish: Collection[str] = (),
+    content: UInt64s | None = None,
 ) -> list[OutputShard]:
     """The output shards of one format, with the previous version's files where their content is the
-    same. `planned`: the rows of the shards, with the columns of `all_derived`."""
+    same. `planned`: the rows of the shards, with the columns of `all_derived`; `content`: of each
+    of them, as `PreviousVersion.contents`."""
     module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, own_columns(plugin.use, planned), settings=settings)
     same: list[int | None] = [None] * len(shards)
-    if previous and previous.has_format(plugin, publish):
-        # If a measure was added or removed since, all files that hold measures change.
-        depending = set(module.columns(settings))
-        if depending & set(planned.column_names) == depending & set(previous.columns):
-            rows_then = previous.rows
-            if rows_then is not None:
-                rows_then = own_columns(plugin.use, rows_then)
-            same = same_as(shards, now, replace(previous, rows=rows_then))
+    if previous and content is not None:
+        same = same_as(shards, content, previous.contents[plugin.use])
     output_shards, begin = [], 0
     for index, (shard, number_then) in enumerate(zip(shards, same, strict=True)):
         rows, begin = now.slice(begin, len(shard.rows)), begin + len(shard.rows)
@@ -168,23 +224,14 @@ def of_format(
     return output_shards
 
 
-def same_as(
-    shards: Sequence[ShardClips], now: pa.Table, previous: PreviousVersion
-) -> list[int | None]:
-    """For each shard, the number of the previous version's shard with the same clips and the same
-    values in `now` (what the format writes), or None."""
-    then = previous.rows
-    if then is None or not set(now.column_names) <= set(then.column_names):
-        return [None] * len(shards)
-    then, now = tables.without_nan(then.select(now.column_names)), tables.without_nan(now)
+def same_as(shards: Sequence[ShardClips], now: UInt64s, then: UInt64s) -> list[int | None]:
+    """For each shard, the number of the previous version's shard with the same clips and contents,
+    or None. `now`: contents of the shards' clips, in order; `then`: of the version's."""
     numbers: list[int | None] = []
     begin = 0
     for shard in shards:
-        rows, begin = now.slice(begin, len(shard.rows)), begin + len(shard.rows)
+        values, begin = now[begin : begin + len(shard.rows)], begin + len(shard.rows)
         before = shard.before if shard.whole else None
-        first = previous.places.get(before) if before else None
-        if before is None or first is None or not rows.equals(then.slice(first, before.clips)):
-            numbers.append(None)
-        else:
-            numbers.append(before.number)
+        same = before and np.array_equal(values, then[before.first : before.first + before.clips])
+        numbers.append(before.number if before and same else None)
     return numbers

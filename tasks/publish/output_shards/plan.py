@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from ... import plugins, storage
+from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest, RunError
 from ...base.logs import log
 from ...base.schema import UTTERANCES, ClipRow
@@ -66,12 +67,13 @@ def save(
     rows: pa.Table,
     derived: Mapping[str, pa.Array],
     previous: PreviousVersion | None = None,
+    contents: Mapping[str, UInt64s] | None = None,
     part: int = 0,
 ) -> pa.Table:
     """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
 
-    `rows`: rows of the shards, in order; `derived`: columns of `format_shards.all_derived` for
-    them.
+    `rows`: rows of the shards, in order; `derived`, `contents`: what `format_shards.all_derived`
+    and `contents` have of them.
     """
     folder = _folder(home, part)
     folder.mkdir(parents=True)
@@ -79,8 +81,9 @@ def save(
     planned = format_shards.with_columns(rows, derived)
     published = planned.drop_columns(source_columns)
     by_format = [
-        format_shards.of_format(plugin, shards, published, previous, job.package.publish)
+        format_shards.of_format(plugin, shards, published, previous, content)
         for plugin in job.package.formats
+        for content in [contents.get(plugin.use) if contents else None]
     ]
     laid_out = _laid_out(job, shards, by_format[0], planned)
     seen = laid_out.select(_seen(job, laid_out))

@@ -6,7 +6,7 @@ An output shard whose rows equal those of the newest version is planned as a lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ... import plugins
 from ...base.arrays import Int64s
-from ...base.json_types import DatasetJson, JsonObject
+from ...base.json_types import JsonObject
 from ...base.schema import UTTERANCES_FILE
 from ...settings.job import Job
 from ...storage import queries, tables
@@ -26,46 +26,9 @@ from ..outcomes.shard_batches import ShardBatch
 from ..published_columns import row_schema, sources_of
 from . import format_shards, plan
 from .format_shards import PreviousVersion
-from .layout import PublishedShard, ShardClips
+from .layout import ShardClips
 
 PLACE = "place"  # a row's place in the version
-
-
-PreviousRows = Callable[[Sequence[ShardClips]], PreviousVersion]
-
-
-def previous_rows(
-    job: Job, newest: Path, described: DatasetJson, lost: Collection[str]
-) -> PreviousRows:
-    """A function that gives the newest version with the rows of those of some output shards of the
-    next one that lost no clip. `lost`: files of it that are missing or damaged."""
-    table = newest / UTTERANCES_FILE
-    schema = tables.schema(table)
-    version = PreviousVersion(newest, described, tuple(schema.names), lost=lost)
-    columns = set[str]()
-    for plugin in job.package.formats:
-        if version.has_format(plugin, job.package.publish):
-            module, settings = plugins.FORMATS.resolve(plugin)
-            none = schema.empty_table()
-            columns |= {*format_shards.visible(module, none, settings=settings).column_names}
-    stored = tables.Slices(table, [name for name in schema.names if name in columns])
-    derived = format_shards.all_derived(job, schema, lambda names: tables.read(table, names))
-
-    def beside(shards: Sequence[ShardClips]) -> PreviousVersion:
-        pieces, begin = list[pa.Table](), 0
-        places: dict[PublishedShard, int] = {}
-        for shard in shards if columns else ():
-            if (before := shard.before) is None or not shard.whole:
-                continue
-            rows = stored.read(before.first, before.clips)
-            values = {n: v.slice(before.first, before.clips) for n, v in derived.items()}
-            pieces.append(format_shards.with_columns(rows, values))
-            places[before] = begin
-            begin += before.clips
-        rows = pa.concat_tables(pieces) if pieces else None
-        return replace(version, rows=rows, places=places)
-
-    return beside
 
 
 def write(
@@ -73,11 +36,11 @@ def write(
     batches: Sequence[ShardBatch],
     chosen: Choice,
     shards: Sequence[ShardClips],
-    previous: PreviousRows | None,
+    previous: PreviousVersion | None,
     home: Path,
 ) -> None:
     """Write the table and the plan of the next version into its local folder `home`. Raises
-    CorruptManifest if a shard batch is damaged."""
+    CorruptManifest if a shard batch is damaged. `previous`: without contents."""
     clips = np.concatenate([shard.rows for shard in shards])  # in the order of the version
     place_of_row = np.full(int(next_version.first_rows(batches)[-1]), -1, np.int32)
     place_of_row[chosen.clips.row[clips]] = np.arange(len(clips), dtype=np.int32)
@@ -90,21 +53,28 @@ def write(
         return _named(rows, chosen, clips)
 
     derived = format_shards.all_derived(job, published, read)
+    planned = pa.schema([*published, *((name, v.type) for name, v in derived.items())])
     placed = pa.schema([*schema, (PLACE, pa.int32())])
     parts = _placed(batches, place_of_row, schema.names)
     limits = job.package.memory, job.scratch
     with (
         queries.ordered(parts, len(clips), placed, [PLACE], *limits) as ordered,
+        queries.tables() as database,
         tables.row_group_writer(home / UTTERANCES_FILE, plan.in_order(published)) as write_rows,
     ):
-        first = 0
+        first, compared = 0, dict[str, list[str]]()
+        if previous:
+            compared = format_shards.compared(job, planned, previous)
+            then = format_shards.published_contents(job, previous, compared, database)
+            previous = replace(previous, contents=then)
         for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
             span = clips[first : first + len(rows)]
             named = _named(rows, chosen, span)
             labelled = _labelled(job, named, chosen.frozen)
             columns = {name: v.slice(first, len(rows)) for name, v in derived.items()}
-            before = previous(some) if previous else None
-            write_rows(plan.save(job, home, some, labelled, columns, before, part))
+            with_derived = format_shards.with_columns(labelled, columns)
+            content = format_shards.contents(database, with_derived, compared)
+            write_rows(plan.save(job, home, some, labelled, columns, previous, content, part))
             first += len(rows)
 
 

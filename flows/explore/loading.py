@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from ...tasks import plugins, storage
 from ...tasks.base import schema, shelves
-from ...tasks.base.errors import ConfigError, RunError
+from ...tasks.base.errors import ConfigError, CorruptManifest, RunError
 from ...tasks.base.logs import log
 from ...tasks.publish.corpus import limits
 from ...tasks.publish.outcomes import shard_batches
-from ...tasks.storage import versions
+from ...tasks.storage import queries, versions
 from ...tasks.storage.queries import identifier, literal
 
 #: Columns of every item, in the order in which the page offers them.
@@ -178,12 +178,14 @@ def _parquet(
         # Fetched from a bucket, checkpoints would be thousands of requests.
         manifests = None if only_version else store.mounted(out / "manifests")
         if manifests is not None:
-            globs["facts"] = str(shard_batches.home(manifests.parent) / "*" / shard_batches.LIMITS)
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")
         for view, pattern in globs.items():
             if cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
-                views[view] = _view(cursor, view, pattern)
+                table = f"read_parquet({literal(pattern)}, union_by_name=true)"
+                views[view] = _view(cursor, view, table, "filename")
+        if manifests is not None and _has_facts(cursor, out):
+            views["facts"] = _view(cursor, "facts", STORED, "''")
         needed = [("ledger", LEDGER_NEEDS, schema.LEDGER_FILE)]
         needed += [("utterances", {"id"}, schema.UTTERANCES_FILE)] if "utterances" in views else []
         for view, names, file in needed:
@@ -205,10 +207,29 @@ LEDGER_APART = frozenset(
 LEDGER_NEEDS = {"recording", "utterance", "start", "end", "seconds", "sample_rate", "outcome"}
 
 
-def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
-    """Create a view whose columns have unique names, as DuckDB compares them, and only texts and
-    numbers: values of other types become texts."""
-    table = f"read_parquet({literal(pattern)}, union_by_name=true)"
+STORED = "stored_facts"
+
+
+def _has_facts(cursor: duckdb.DuckDBPyConnection, out: Path) -> bool:
+    """Copy the sound facts of utterances into the table STORED; false if there are none. Those
+    that a killed run left may have other columns."""
+    names = set[str]()
+    for batch in shard_batches.stored(out):
+        with suppress(CorruptManifest), queries.given(cursor, batch.table(shard_batches.LIMITS)):
+            kinds = {name: kind for name, kind, *_ in cursor.execute("DESCRIBE given").fetchall()}
+            if not names:
+                cursor.execute(f"CREATE OR REPLACE TEMP TABLE {STORED} AS FROM given LIMIT 0")
+            for name in kinds.keys() - names if names else ():
+                cursor.execute(f"ALTER TABLE {STORED} ADD COLUMN {identifier(name)} {kinds[name]}")
+            cursor.execute(f"INSERT INTO {STORED} BY NAME FROM given")
+            names |= kinds.keys()
+    return bool(names)
+
+
+def _view(cursor: duckdb.DuckDBPyConnection, view: str, table: str, part: str) -> Types:
+    """Create a view of a table whose columns have unique names, as DuckDB compares them, and only
+    texts and numbers: values of other types become texts. `part`: SQL of the column of that name,
+    the name of a checkpoint, whose newest part sorts last."""
     meant = {"ledger": schema.LEDGER, "utterances": schema.UTTERANCES}.get(view)
     taken = {_compared(name) for name in (*HIDDEN, "part")}
     types, columns = dict[str, str](), list[str]()
@@ -230,10 +251,8 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
                 types[free := _free(LABEL + label, taken)] = TEXT
                 value = _as(TEXT, f"map_extract(labels, {literal(label)})[1]")
                 columns.append(f"{value} AS {identifier(free)}")
-    part = "filename AS part"  # the newest part of a checkpoint sorts last
-    cursor.execute(
-        f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {', '.join([*columns, part])} FROM {table}"
-    )
+    listed = ", ".join([*columns, f"{part} AS part"])
+    cursor.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {listed} FROM {table}")
     return types
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -32,13 +33,24 @@ from .unchanged import fact_keys
 Listings = Mapping[str, Sequence[RecordingRow]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Foreseen:
     """The outcomes of all utterances of some shards; valid inside `version`."""
 
     job: Job
+    scratch: Path
     batches: Sequence[ShardBatch]
-    choice: next_version.Choice
+
+    @cached_property
+    def choice(self) -> next_version.Choice:
+        """Raises RunError if two utterances have the same id."""
+        return next_version.choose(self.job, self.scratch, self.batches)
+
+    def _with_rejected(self) -> Iterator[tuple[ShardBatch, pa.Table | None]]:
+        """Each batch, and what rules over all clips reject of it."""
+        if not next_version.rejects(self.job):
+            return zip(self.batches, [None] * len(self.batches), strict=True)
+        return zip(self.batches, self.choice.rejected, strict=True)
 
     @property
     def columns(self) -> list[str]:
@@ -69,7 +81,7 @@ class Foreseen:
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with
         the outcomes by corpus-wide rules, which may reject pending utterances, too."""
-        for batch, outcomes in zip(self.batches, self.choice.rejected, strict=True):
+        for batch, outcomes in self._with_rejected():
             needed = columns if outcomes is None else dict.fromkeys((*columns, "id", "outcome"))
             table = batch.utterances([*needed])
             if outcomes is not None:
@@ -82,7 +94,7 @@ class Foreseen:
 
     def ledger(self) -> Iterator[pa.Table]:
         """The ledger, a batch at a time; each batch has whole recordings, in order."""
-        for batch, outcomes in zip(self.batches, self.choice.rejected, strict=True):
+        for batch, outcomes in self._with_rejected():
             yield shard_batches.in_order(shard_batches.with_outcomes(batch.ledger(), outcomes))
 
 
@@ -112,10 +124,9 @@ def decided(
 def version(
     job: Job, shards: Sequence[str], listings: Listings | None = None
 ) -> Iterator[Foreseen]:
-    """The next version of some shards. `listings`: as for `decided`. Raises RunError if two
-    utterances have the same id."""
+    """The next version of some shards. `listings`: as for `decided`."""
     with decided(job, shards, listings) as (scratch, batches):
-        yield Foreseen(job, batches, next_version.choose(job, scratch, batches))
+        yield Foreseen(job, scratch, batches)
 
 
 class Unpublished:

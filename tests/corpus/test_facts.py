@@ -42,7 +42,7 @@ def test_damaged_facts_are_gathered_again(base: Path, tmp_path: Path, damage: by
     shutil.copytree(base, tmp_path / "c", symlinks=True)
     chosen = job(tmp_path / "c")
     sound = what_if.of_shards(chosen)
-    [part] = (chosen.out / "manifests/package/facts").glob("*/limits.parquet")
+    [part] = (chosen.out / "manifests/package/facts").glob("*/limits.arrow")
     data = part.read_bytes()
     part.write_bytes(data[:100] + damage * 100 + data[200:])
     assert what_if.of_shards(chosen) == sound
@@ -67,7 +67,7 @@ VERDICTS = TranscribeSettings().verdicts
 @pytest.mark.parametrize(
     "change",
     [
-        {"filter": {**corpus.filters(min=1.3), "max_hours": 1.0, "max_expansion": 1000.0}},
+        {"filter": corpus.filters(min=1.3)},
         {"filter": {**corpus.filters(), "duplicate_files": "keep"}},
         {"transcribe": {"verdicts": [{"use": "empty_text", "min_chars": 9}, *VERDICTS[1:]]}},
         {"package": {"weights": {"c": 0.5}, "splits": {"test": 0.2}}},
@@ -85,6 +85,7 @@ def test_limits_gather_nothing(
     "change",
     [
         {"filter": {**corpus.filters(), "max_hours": 0.0003}},
+        {"package": {"seed": 7}},
         {"transcribe": {"text": "asr"}},
         {"transcribe": {"close_wer": 0.5}},
         {"transcribe": {"turns_by": "window"}},

@@ -137,14 +137,13 @@ def test_names_of_columns_are_no_sql(out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "where", ["ledger", *map(tiers.nightly, ("transcribe", "shard", "resample", "facts"))]
+    "where", ["ledger", *map(tiers.nightly, ("transcribe", "shard", "resample"))]
 )
 def test_names_in_other_tables_are_no_sql(out: Path, tmp_path: Path, where: str) -> None:
     if where == "ledger":
         path = table_of(out, "ledger")
     else:
-        pattern = "package/facts/*" if where == "facts" else f"{where}/shard-000000"
-        path = next((out / "manifests").glob(f"{pattern}/*.parquet"))
+        path = next((out / "manifests").glob(f"{where}/shard-000000/*.parquet"))
     rows = pq.read_metadata(path).num_rows
     rewritten(path, {name: pa.array([1.0] * rows) for name in NAMES})
     client = client_of(out, tmp_path / "home")

@@ -294,7 +294,7 @@ def test_damaged_facts_are_gathered_again(made: tuple[Job, Path], tmp_path: Path
     job = replace(made[0], out=tmp_path / "out")
     folder = job.out / "runs" / made[1].name
     sound = charts(making.build(report.request(job, folder)).decode())
-    [part] = (job.out / "manifests/package/facts").glob("*/limits.parquet")
+    [part] = (job.out / "manifests/package/facts").glob("*/limits.arrow")
     part.write_bytes(part.read_bytes()[:400])
     assert charts(making.build(report.request(job, folder)).decode()) == sound
 

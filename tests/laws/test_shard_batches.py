@@ -131,7 +131,7 @@ def test_a_query_for_many_batches_answers_as_one_for_each(
     with foreseen.decided(job, shards) as (_, batches):
         assert [batch.outcomes() for batch in batches] == whole
     assert batch_outcomes.complete(job, stored) == items
-    corpus.flip(stored[0].home / "limits.parquet", 100)
+    corpus.flip(stored[0].home / "limits.arrow", 100)
     left = batch_outcomes.complete(job, stored)
     assert left == {name: items[name] for name in items if name not in stored[0].shards}
 
@@ -140,7 +140,7 @@ def test_a_query_for_many_batches_answers_as_one_for_each(
 def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
     shards = sorted(manifest.shards(job.out))
     sound = pa.concat_tables(foreseen.Unpublished(job, shards).ledger())
-    path = next(shard_batches.home(job.out).rglob("limits.parquet"))
+    path = next(shard_batches.home(job.out).rglob("limits.arrow"))
     corpus.flip(path, path.stat().st_size // 2)
     flipped = path.read_bytes()
     assert pa.concat_tables(foreseen.Unpublished(job, shards).ledger()).equals(sound)
@@ -184,7 +184,7 @@ def test_only_shards_that_changed_are_judged_again(
     ("name", "how"),
     [
         *tiers.covering(
-            ["rows.arrow", "limits.parquet", "spans.arrow", "facts.json"],
+            ["rows.arrow", "limits.arrow", "spans.arrow", "facts.json"],
             ["flipped", "gone", "half"],
         ),
         ("facts.json", "[]"),

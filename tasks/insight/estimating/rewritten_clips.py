@@ -108,8 +108,8 @@ def _known(
             pending = pc.equal(facts["outcome"], PENDING)
             waiting = pc.and_(pending, pc.invert(facts["transcribed"]))
             stated = pc.or_(pc.is_in(rows["recording"], names), pc.is_in(rows["id"], reviewed))
-            known = (waiting, pc.invert(pending), stated)
-            flags.append(_Known(*(np.asarray(one, bool) for one in known)))
+            masks = (waiting, pc.invert(pending), stated)
+            flags.append(_Known(*(np.asarray(mask, bool) for mask in masks)))
             hashed.append(format_shards.contents(database, rows, columns))
     whole = _Known(*map(np.concatenate, zip(*flags, strict=True)))
     return whole, {name: np.concatenate([part[name] for part in hashed]) for name in columns}

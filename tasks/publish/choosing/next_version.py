@@ -71,6 +71,11 @@ class Choice:
         return rows
 
 
+def rejects(job: Job) -> bool:
+    """Whether the settings may reject clips that pass the limits."""
+    return corpus.takes_part(job) or selection.selects(job)
+
+
 def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     """Choose among the utterances of decided batches. Saves the tables of splits and of speakers
     across recordings in `scratch`. Raises RunError if two clips have the same id."""
@@ -109,7 +114,7 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
         selection.warn_of_lost_splits(newest)
     outcomes = _by_batch(batches, rejected)
     del rejected
-    clips = _clips(job, batches, split, linked)
+    clips = _clips(batches, split, linked)
     clips = clips.take(clips.split >= 0)
     return Choice(clips, names, outcomes, linked, frozen, lists, test_sets, parted)
 
@@ -187,9 +192,7 @@ def first_rows(batches: Sequence[ShardBatch]) -> Int64s:
     return np.cumsum([0, *(batch.count for batch in batches)])
 
 
-def _clips(
-    job: Job, batches: Sequence[ShardBatch], split: Int16s, linked: Speakers | None
-) -> CorpusClips:
+def _clips(batches: Sequence[ShardBatch], split: Int16s, linked: Speakers | None) -> CorpusClips:
     """All clips of these batches; `split`: of each row."""
     begins = first_rows(batches)
     count = int(begins[-1])
@@ -203,9 +206,9 @@ def _clips(
     )
     named = ("dataset", "speaker") if linked is not None else ()
     for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
-        keys, rows = batch.keys(job.package.seed, "num_samples", "sample_rate", *named)
+        rows = batch.table("rows.arrow", ("high", "low", "num_samples", "sample_rate", *named))
         span = slice(begin, end)
-        clips.high[span], clips.low[span] = keys.T
+        clips.high[span], clips.low[span] = rows["high"].to_numpy(), rows["low"].to_numpy()
         clips.seconds[span] = rows["num_samples"].to_numpy() / rows["sample_rate"].to_numpy()
         if linked is not None:
             clips.speaker[span] = linked.index_of(speakers.voices_of(rows))

@@ -246,7 +246,8 @@ def _cases(applied: Iterable[Rule], stage: str, language: str, detail: str = "''
 
 
 def _refusals(rule: Rule, language: str) -> Iterator[tuple[str, str, str]]:
-    """(SQL predicate, reason, threshold) of each way in which the rule rejects a row."""
+    """(SQL predicate, reason, threshold) of each way in which the rule rejects a row; NULL, too,
+    is for a row that it does not reject."""
     column = identifier(rule.column)
     if isinstance(rule, Allowed):
         allowed = f"coalesce({_is_in(column, rule.values)}, {not rule.refuse_null})"
@@ -257,7 +258,7 @@ def _refusals(rule: Rule, language: str) -> Iterator[tuple[str, str, str]]:
             beyond = f"{column} {sign} {_number(limit)}"
             if sign == ">":  # DuckDB takes NaN for the largest number
                 beyond += f" AND NOT isnan({column})"
-            terms = [_null_as_false(beyond), *_applies(rule, language)]
+            terms = [beyond, *_applies(rule, language)]
             yield " AND ".join(terms), reason, _number(limit)
 
 
@@ -325,4 +326,4 @@ def spares(rule: Limit) -> str:
 def passes(applied: Iterable[Rule]) -> str:
     """SQL predicate: rows that none of the rules rejects, or that a person keeps."""
     refusals = (condition for rule in applied for condition, *_ in _refusals(rule, "language"))
-    return f"(coalesce({SPARED}, false) OR NOT ({' OR '.join(['false', *refusals])}))"
+    return f"(coalesce({SPARED}, false) OR NOT {_null_as_false(' OR '.join(['false', *refusals]))})"

@@ -2,7 +2,7 @@
 
     OUT/manifests/package/facts/<key>/
         rows.arrow           all utterances as they would be published
-        limits.parquet       what limits may ask of each (`corpus.limits`); the explorer reads it
+        limits.arrow         what limits may ask of each (`corpus.limits`), in the same order
         spans.arrow          their ledger, with the outcomes that no limit changes
         heard.arrow          input of corpus-wide rules, if there are any
         voices.arrow         voices of its recordings, if speakers are linked across recordings
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import operator
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
@@ -34,7 +32,6 @@ from pydantic import BaseModel
 from ... import storage
 from ...accounting import ledger
 from ...accounting.ledger import PENDING
-from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest
 from ...base.schema import LedgerRow
 from ...recording import names as recording_names
@@ -48,7 +45,7 @@ from ..corpus import limits, rejections
 AT_ONCE = 8  # shards in a batch
 AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
 STATED = "stated"  # column with the language that the source states
-LIMITS, SPANS = "limits.parquet", "spans.arrow"
+LIMITS, SPANS = "limits.arrow", "spans.arrow"
 FACTS, DECIDED = "facts", "decided"  # folders, in OUT and in a scratch folder
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Stages whose outcome an utterance has before a recogniser hears it.
@@ -68,10 +65,7 @@ class BatchFacts(BaseModel):
     # What the facts depend on besides their key; null: not at all.
     passing: str | None  # `passing_rules`, if values depend on which clips pass them
     copies: list[bool] | None  # `copying`, if recordings are copies of others
-    guards: list[float]  # the job's `max_hours` and `max_expansion`
-    extent: list[float] | None  # the most hours and expansion of a recording; null: beyond a guard
     people: list[str]  # `said`
-    seed: int  # of the columns `high` and `low` of `rows.arrow`
 
 
 def passing_rules(job: Job) -> str:
@@ -97,14 +91,10 @@ def said(job: Job, ids: pa.ChunkedArray) -> list[str]:
     return [decision_log.identity(people), decision_log.identity(some)]
 
 
-def keys_of(ids: pa.ChunkedArray, seed: int) -> UInt64s:
-    """What orders the clips of a version; uint64 [ids, 2]."""
-    return sorted_keys.hashes(ids.to_pylist(), f"{seed}:")
-
-
 def keyed(rows: pa.Table, seed: int) -> pa.Table:
-    """The rows with their `keys_of` in the columns `high` and `low`."""
-    for name, half in zip(("high", "low"), keys_of(rows["id"], seed).T, strict=True):
+    """The rows with what orders the clips of a version, in the columns `high` and `low`."""
+    keys = sorted_keys.hashes(rows["id"].to_pylist(), f"{seed}:")
+    for name, half in zip(("high", "low"), keys.T, strict=True):
         rows = rows.append_column(name, pa.array(half))
     return rows
 
@@ -144,11 +134,6 @@ class ShardBatch:
                 return False
             if then.copies not in (None, copying(job)):
                 return False
-            guards = [job.filter.max_hours, job.filter.max_expansion]
-            if then.guards != guards and (
-                then.extent is None or any(map(operator.ge, then.extent, guards))
-            ):
-                return False
             everything = decision_log.identity(decision_log.by_utterance(job))
             if then.people[0] == everything:
                 return True
@@ -180,8 +165,6 @@ class ShardBatch:
         only the utterances that may be packaged, and `heard` says which are `kept`.
         Raises CorruptManifest as `data`, and if the table places PCM outside the blobs."""
         with self.opened(name) as file:
-            if name == LIMITS:
-                return tables.from_parquet(file, columns)
             table = _table(file, None if columns is None else [*columns, AT])
         if not blobs.sound_places(table):
             raise self._damaged(name)
@@ -196,14 +179,6 @@ class ShardBatch:
             # Whether a text is stored of what a filter drops now depends on former limits.
             return table.drop_columns([AT]).filter(pc.invert(unheard(decided)))
         return table.filter(pc.is_in(decided["outcome"], WAITING))
-
-    def keys(self, seed: int, *columns: str) -> tuple[UInt64s, pa.Table]:
-        """`keys_of` the rows of `table("rows.arrow")`, and these columns of them."""
-        if self.facts.seed != seed:
-            rows = self.table("rows.arrow", ("id", *columns))
-            return keys_of(rows["id"], seed), rows
-        rows = self.table("rows.arrow", ("high", "low", *columns))
-        return np.stack([rows["high"].to_numpy(), rows["low"].to_numpy()], axis=1), rows
 
     def outcomes(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The outcomes (`limits.OUTCOME_COLUMNS`) of all utterances of a decided batch."""

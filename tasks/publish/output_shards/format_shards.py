@@ -152,9 +152,9 @@ def compared(job: Job, planned: pa.Schema, previous: PreviousVersion) -> dict[st
         same = depending & {*planned.names} == depending & {*previous.columns}
         if not same or not previous.has_format(plugin, job.package.publish):
             continue
-        own = own_columns(plugin.use, planned.empty_table())
-        wanted = {*visible(module, own, settings=settings).column_names}
-        pairs = zip(planned.names, own.column_names, strict=True)
+        renamed = own_columns(plugin.use, planned.empty_table())
+        wanted = {*visible(module, renamed, settings=settings).column_names}
+        pairs = zip(planned.names, renamed.column_names, strict=True)
         names = [name for name, own_name in pairs if own_name in wanted]
         if {n for n in names if not n.startswith(f"{plugin.use}:")} <= {*previous.columns}:
             columns[plugin.use] = names

@@ -97,11 +97,11 @@ def read(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -
     kinds = (entries.KEY, np.uint64, np.uint64, np.int32, np.uint8, np.uint64)
     columns = [Columns(*(np.zeros(0, kind) for kind in kinds))]
     recordings = KnownRecordings(names, [0.0] * len(names), [{} for _ in names], columns[0])
-    known = [number for number, name in enumerate(names) if name in newest]
-    for first in range(0, len(known), AT_ONCE):
+    numbers = [number for number, name in enumerate(names) if name in newest]
+    for first in range(0, len(numbers), AT_ONCE):
         parts = {
             number: manifest.listed_in(out, names[number], newest[names[number]], COLUMNS, damaged)
-            for number in known[first : first + AT_ONCE]
+            for number in numbers[first : first + AT_ONCE]
         }
         columns.append(note(recordings, parts))
     recordings.columns = _sorted(columns)
@@ -119,11 +119,11 @@ def note(recordings: KnownRecordings, parts: Mapping[int, pa.Table]) -> Columns:
     end = 0
     for number, part in parts.items():
         first, end = end, end + len(part)
-        here = first + np.flatnonzero(present[first:end])
-        recordings.seconds[number] = float(seconds[here].sum())
+        rows = first + np.flatnonzero(present[first:end])
+        recordings.seconds[number] = float(seconds[rows].sum())
         live, bad = (
-            np.bincount(code[rows], minlength=len(named)).tolist()
-            for rows in (here, here[failed[here]])
+            np.bincount(code[some], minlength=len(named)).tolist()
+            for some in (rows, rows[failed[rows]])
         )
         counts = zip(named, live, bad, strict=True)
         recordings.counts[number] = {name: (n, broken) for name, n, broken in counts if n}

@@ -319,14 +319,15 @@ class Dispatcher:
 
         if self._cancelled.is_set():  # it may have been set since the call took its turn
             future.cancel()
+        # Not by `result(timeout=…)`: calls share one transfer of results, and where the time of one
+        # is up, Dask ends the transfer for all, whose `result` then raises UnboundLocalError.
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
         until = time.monotonic() + seconds
         try:
             while (remaining := until - time.monotonic()) > 0:
-                try:
-                    return future.result(timeout=min(remaining, LOOK_SECONDS))
-                except TimeoutError:
-                    if future.done():  # the function's own TimeoutError, or it finished just now
-                        return future.result()
+                if ended.wait(min(remaining, LOOK_SECONDS)) or future.done():
+                    return future.result()
                 self._lacks(kind)  # a call whose worker died may be kept by the scheduler
         except KilledWorker as death:
             raise WorkerLost("its worker died", death.last_worker.address) from None

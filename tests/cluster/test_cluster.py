@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,10 @@ from pydantic import ValidationError
 
 from tests.faults.command import soon
 from tests.helpers import corpus, signals, tiers
-from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say
+from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say, slow_result
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cli.command_line import main
-from uttermill.flows.cluster import doctor_facts, spawning, worker_counts, workers
+from uttermill.flows.cluster import calls, doctor_facts, spawning, worker_counts, workers
 from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
@@ -333,6 +334,21 @@ def test_the_scheduler_forgets_calls(lent: Cluster) -> None:
         assert lent.submit(abs, -number).result() == number
     counts = lent.client.run_on_scheduler(held)
     assert 0 < max(counts) <= 20
+
+
+@pytest.mark.cluster
+def test_results_that_arrive_slowly_reach_every_call(
+    lent: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls share one transfer; a call that looks for its worker meanwhile must not end it."""
+    monkeypatch.setattr(calls, "LOOK_SECONDS", 0.05)
+    dispatcher = Dispatcher(lent)
+
+    def call(number: int) -> float:
+        return dispatcher.run(slow_result, 0.2, within=lambda isolated: 60.0)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(call, range(12))] == [0.2] * 12
 
 
 @pytest.mark.cluster

@@ -91,3 +91,22 @@ def work_on(marks: str, shard: str, isolate: bool = False) -> str:
         raise TimeoutError("of its own")
     time.sleep(0.1)
     return f"{shard} {'isolated' if isolate else 'shared'}"
+
+
+class Slow:
+    """A result that the receiving process takes `seconds` to read."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[Any, tuple[float]]:
+        return read_slowly, (self.seconds,)
+
+
+def read_slowly(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def slow_result(seconds: float) -> Slow:
+    return Slow(seconds)

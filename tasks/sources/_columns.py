@@ -33,8 +33,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "speaker": ("speaker", "client_id", "speaker_id", "spk", "spk_id", "speaker_name", "user_id"),
     "language": ("language", "lang", "locale", "language_id", "lang_id"),
     "id": ("id", "key", "utt_id", "uttid", "utterance_id", "segment_id", "sid", "uid"),
-    "start": ("start", "begin", "start_time", "begin_time", "offset", "start_s", "onset"),
-    "end": ("end", "stop", "end_time", "stop_time", "end_s"),
+    "start": ("start", "begin", "start_time", "begin_time", "start_s", "onset", "offset"),
+    "end": ("end", "stop", "end_time", "stop_time", "end_s", "offset"),  # of a span with an onset
     "duration": ("duration", "dur", "duration_s", "duration_seconds"),
     "channel": ("channel", "channel_id", "audio_channel", "chan"),
 }
@@ -53,10 +53,14 @@ _HINTS = {
     # Before the id: `talker_id` and `voice_id` say who speaks, and repeat.
     "speaker": re.compile(r"speaker|talker|narrator|(?:^|_)spk|client_id|voice|reader"),
     "id": re.compile(r"^(?:.*_)?(?:id|key|uid|uttid)$"),
-    "start": re.compile(r"(?:^|_)(?:start|begin|onset|offset|from)(?:_|$)"),
+    "start": re.compile(
+        r"(?:^|_)(?:start|begin|onset|offset|from|tmin|xmin)(?:_|$|time|ms|sec|frame|sample)"
+    ),
     "end": re.compile(r"(?:^|_)(?:end|stop|to)(?:_|$)"),
     "language": re.compile(r"(?:^|_)lang|language|locale"),
+    "channel": re.compile(r"channel|^ch$|(?:^|_)side$"),
 }
+_OTHER_UNIT = re.compile(r"(?:_|time|t)ms$|(?:sample|frame)s?$")
 #: Values of a yes-or-no column, such as `is_gold_transcript`.
 _FLAGS = frozenset(("true", "false", "yes", "no"))
 _NOUNS = {
@@ -109,9 +113,13 @@ def first(role: str, names: Iterable[str]) -> str | None:
 
 
 def by_name(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The columns that have a usual name of a role."""
-    named = ((role, first(role, names)) for role in NAMES)
-    return {role: (name,) for role, name in named if name is not None}
+    """The columns that have a usual name of a role, each of one."""
+    left, roles = [*names], dict[str, tuple[str, ...]]()
+    for role in NAMES:
+        if (name := first(role, left)) is not None:
+            roles[role] = (name,)
+            left.remove(name)
+    return roles
 
 
 def told(record: Mapping[str, object], stated: str | None) -> dict[str, str | None]:
@@ -137,7 +145,7 @@ def _looks_like(name: str, values: Sequence[object]) -> str | None:
     words = plain(name)
     named = next((role for role, names in NAMES.items() if words in names), None)
     # A second name of the file, its length, and times that are not in seconds.
-    if named in ("audio", "duration") or words.endswith(("_ms", "_samples", "_frames")):
+    if named in ("audio", "duration") or _OTHER_UNIT.search(words):
         return None
     scalars = [value for value in values if isinstance(value, str | int | float)]
     if 2 * len(scalars) <= len(values) or {str(value).lower() for value in scalars} <= _FLAGS:
@@ -224,6 +232,37 @@ def check_languages(records: Records, roles: Roles, settings: SourceSettings) ->
             f": {roles['language'][0]!r} holds {shown}, which are not languages; set "
             '`language: "en"` on the source, or use codes like "en"',
         )
+
+
+def check_times(records: Records, roles: Roles, path: str, stated: ColumnSettings | None) -> None:
+    """Raises ConfigError if files have several texts, but no start of them is taken, or no end: a
+    text would be that of the whole file, or of all that follows. `stated`: by the settings."""
+    stated = stated or ColumnSettings()
+    firsts = {n: v for r in reversed(records) for n, v in r.items() if v not in (None, "")}
+    taken = {role: name for role, names in roles.items() for name in names if name in firsts}
+    audio, text = taken.get("audio", ""), taken.get("text", "")
+    pairs = {(str(record.get(audio)), str(record.get(text))) for record in records}
+    if len({name for name, _ in pairs}) == len(pairs):
+        return
+    starts = (n for n, v in firsts.items() if _HINTS["start"].search(plain(n)) and _is_time(v))
+    if "start" not in taken and stated.start is None and (start := next(starts, None)):
+        raise refusal(
+            path,
+            f": several texts of a file have times in {display_text(start)[:SHOWN]!r} that are not "
+            "taken; if they are seconds, name their columns (`columns: {start: …, end: …}`), else "
+            "convert them; `columns: {start: ''}` takes whole files",
+        )
+    if "start" in taken and stated.end is None and not {"end", "duration"} & {*taken}:
+        raise refusal(
+            path,
+            f": several texts of a file have a start ({taken['start']!r}) and no end; name its "
+            "column (`columns: {end: …}`, or duration), or `columns: {end: ''}` where each goes on "
+            "to the end of the file",
+        )
+
+
+def _is_time(value: object) -> bool:
+    return re.fullmatch(r"\d[\d:.,]{0,20} ?m?s?", str(value)) is not None
 
 
 # Channels: numbers from 0, letters from A, left and right, or names of their own (`agent`), which a

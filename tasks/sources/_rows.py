@@ -316,6 +316,8 @@ def as_line(
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
     path = resolve(root, None if _lists.is_absent(audio) else audio)
     start, end = _lists.seconds_cell(row.start), _lists.seconds_cell(row.end)
+    if start is None and end is not None and row.start is not None:
+        raise ValueError("the segment has an end, but no start")
     duration = None
     if row.from_start or (start is not None and end is None):
         duration = _lists.seconds_cell(row.duration)

@@ -81,6 +81,7 @@ def recordings(settings: Settings) -> Entries:
             f": no key names audio (the first line has {keys}); name it in `columns: {{audio: …}}`",
         )
     _columns.check_languages(records.head, roles, settings)
+    _columns.check_times(records.head, roles, settings.path, settings.columns)
     stated = settings.columns is not None and settings.columns.channel is not None
     channel = roles.get("channel", ())
     if not stated and any(_columns.are_others(records.head, name) for name in channel):

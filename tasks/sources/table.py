@@ -86,6 +86,7 @@ def recordings(settings: Settings) -> Entries:
     folder = urls.absolute(settings.path)
     for part in layout.parts[:LOOKED_PARTS]:
         _columns.check_languages(part.records.head, part.roles, settings)
+        _columns.check_times(part.records.head, part.roles, settings.path, settings.columns)
         channel, numbers = part.roles.get("channel", ()), settings.channel_numbers
         _columns.check_channels(part.records.head, channel, settings.path, numbers)
     if storage.is_url(folder) or not os.path.isdir(folder):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.sources.test_texts_beside import EAF, LONG, one
+from tests.sources.test_texts_beside import EAF, LONG, one, put, recordings
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Segment
 from uttermill.tasks.scoring import cleaning
+from uttermill.tasks.settings import Source
 
 
 @pytest.mark.parametrize(
@@ -126,3 +132,57 @@ def test_marks_without_end_cost_no_time(tmp_path: Path, name: str, text: str) ->
     one(tmp_path, name, text)
     cleaning.wordless("*" * 20_000)
     assert time.process_time() - before < 2
+
+
+def spans(path: Path, kind: str = "table", **options: Any) -> list[object]:
+    """Of each recording of a list, the times of its segments, or what is wrong."""
+    module, settings = resolve_source(Source(kind=kind, path=str(path), **options))
+    return [
+        item.error[1] if item.error else item.segments and [(s.start, s.end) for s in item.segments]
+        for item in recordings([*module.recordings(settings)])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ("start_ms,end_ms", "times in 'start_ms' that are not taken"),
+        ("tmin,tmax", "times in 'tmin' that are not taken"),
+        ("Start (s),End (s)", "times in 'Start (s)' that are not taken"),
+        ("startTime,endTime", "times in 'startTime' that are not taken"),
+        ("start,speaker", "have a start ('start') and no end"),
+        ("from_corpus,to_corpus", ""),
+    ],
+)
+def test_times_that_are_not_taken(tmp_path: Path, names: str, says: str) -> None:
+    """Rows of a file would be its whole sound with the first text, or go on to its end."""
+    value = "c1" if "corpus" in names else "1"
+    put(tmp_path / "a.wav")
+    put(tmp_path / "x.csv", f"audio,{names},text\na.wav,{value},2,One\na.wav,{value},4,Two\n")
+    if not says:
+        assert spans(tmp_path / "x.csv") == [None]
+        return
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        spans(tmp_path / "x.csv")
+    first = names.partition(",")[0]
+    role = "end" if first == "start" else "start"
+    assert spans(tmp_path / "x.csv", columns={role: ""})
+
+
+def test_keys_that_are_not_taken(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+    rows = ({"audio_filepath": "a.wav", "start": n, "end": n + 1, "text": f"{n}"} for n in (1, 3))
+    put(tmp_path / "x.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(ConfigError, match="times in 'start' that are not taken"):
+        spans(tmp_path / "x.jsonl", kind="jsonl")
+    taken = {"start": "start", "end": "end"}
+    assert spans(tmp_path / "x.jsonl", kind="jsonl", columns=taken) == [[(1.0, 2.0), (3.0, 4.0)]]
+
+
+def test_an_offset_beside_an_onset_is_an_end(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+    rows = "1.5,2.5,One\na.wav,nan,3,Two\n"
+    put(tmp_path / "x.csv", f"audio,onset,offset,text\na.wav,{rows}")
+    assert spans(tmp_path / "x.csv") == ["the segment has an end, but no start", [(1.5, 2.5)]]
+    put(tmp_path / "x.csv", f"audio,offset,duration,text\na.wav,{rows.replace('nan', '5')}")
+    assert spans(tmp_path / "x.csv") == [[(1.5, 4.0), (5.0, 8.0)]]

@@ -115,10 +115,12 @@ def sounds(text: str) -> list[tuple[int, str]]:
     if not _SOUND_BEGINS.search(text):
         return []
     text = without_laughing(text)
-    return [
-        (len(without_sounds(text[: match.start()]).split()), " ".join(_WORD.findall(match[0])))
-        for match in _SOUND.finditer(text)
-    ]
+    marks, words, end = [], 0, 0
+    for match in _SOUND.finditer(text):
+        words += len(text[end : match.start()].split())
+        end = match.end()
+        marks.append((words, " ".join(_WORD.findall(match[0]))))
+    return marks
 
 
 def unmarked(text: str) -> str:

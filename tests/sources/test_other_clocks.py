@@ -123,6 +123,7 @@ def test_times_of_elan_are_those_of_the_medium(tmp_path: Path) -> None:
         ("a.txt", "0 12345" + " " * 20_000 + "1 1"),
         ("a.txt", "-" * 20_000 + ":x"),
         ("a.txt", "a " + "*" * 20_000),
+        ("a.txt", "a" + "\n" * 20_000 + "b"),
         ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n<v" + " " * 20_000 + "x\n"),
     ],
 )
@@ -131,6 +132,7 @@ def test_marks_without_end_cost_no_time(tmp_path: Path, name: str, text: str) ->
     before = time.process_time()
     one(tmp_path, name, text)
     cleaning.wordless("*" * 20_000)
+    assert len(cleaning.sounds("so [noise] " * 20_000)) == 20_000
     assert time.process_time() - before < 2
 
 

@@ -42,7 +42,9 @@ _TAG = re.compile(
 )
 _SUNG = re.compile(r"[♪♫♬♩].*")
 #: What the rule looks for begins or ends with one of these, or is a mark before a line.
-_MARK = re.compile(r"[<>{}&\[\]()（）【】［］*♪♫♬♩:：]|\+\+|![A-Za-z]|^[^\S\n]*[-‐‑–—]", re.MULTILINE)
+_MARK = re.compile(
+    r"[<>{}&\[\]()（）【】［］*♪♫♬♩:：]|\+\+|![A-Za-z]|^[^\S\n]*[-‐‑–—]", re.MULTILINE
+)
 _DASH = re.compile(r"(?:[-‐‑–—]+\s+|[-–—](?=[^\W\d_])|>{2,3}\s*)")
 _NAME = re.compile(
     r"(?:\[(?P<bracketed>[^\[\]]{1,40})\]|(?P<plain>[^\W\d_][^:：\[\]()<>!?,;]{0,38}))"

@@ -44,7 +44,7 @@ def write(shards: Sequence[OutputShard], home: Path) -> None:
 def lines(home: Path, pattern: str) -> list[str]:
     """The lines of the files in a version that match a pattern."""
     # Not `splitlines`: a text may contain U+2028.
-    files = (path.read_text("utf-8").split("\n") for path in sorted(home.glob(pattern)))
+    files = (storage.read(path).decode().split("\n") for path in sorted(home.glob(pattern)))
     return [line for all_lines in files for line in all_lines if line]
 
 

@@ -31,7 +31,7 @@ from typing import Literal, TextIO
 import pyarrow as pa
 from pydantic import model_validator
 
-from .. import scoring
+from .. import scoring, storage
 from ..base import language_codes
 from ..base.control_characters import escaped
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
@@ -382,7 +382,7 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     full: list[str] = []
     for pattern in sorted({profile.list for profile in PROFILES.values()}):
         for path in sorted((home / "metadata_csv").glob(pattern.format(split=split))):
-            lines = path.read_text("utf-8").split("\n")[:-1]
+            lines = storage.read(path).decode().split("\n")[:-1]
             folder = path.parent.relative_to(home).as_posix()
             header = lines[0].startswith(HEADERS)
             full += lines[: header and not full]

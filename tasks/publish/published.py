@@ -19,7 +19,7 @@ from ..base.arrays import Int16s
 from ..base.errors import ConfigError, ItemError, UnsafePlace
 from ..base.json_types import DatasetJson, JsonObject
 from ..base.schema import LEDGER_FILE, UTTERANCES_FILE
-from ..storage import queries, tables, versions
+from ..storage import queries, regular, tables, versions
 
 ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz
 
@@ -121,6 +121,8 @@ def samples_of(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
         return None
     if not storage.exists(path):
         return None
+    if isinstance(path, Path):
+        regular.check(path)
     with path.open("rb") as file:
         file.seek(row["offset"])
         try:

@@ -219,9 +219,10 @@ class Local:
     def reading(
         self, folder: Path, wanted: Iterable[str], scratch: Path | None = None
     ) -> Iterator[Path]:
-        """A local folder with these files of `folder`: the folder itself, or a temporary copy."""
+        """A local folder with these files of `folder`: the folder itself, or a temporary copy.
+        NotAFile for a pipe, which would block its reader, or a device."""
         for name in wanted:
-            inside(folder, name)
+            regular.check(inside(folder, name))
         yield folder
 
     @contextmanager

@@ -18,6 +18,8 @@ from uttermill.flows.run import run_folder
 from uttermill.flows.settings import PrepareSettings, parse
 from uttermill.tasks import storage
 from uttermill.tasks.base.errors import ConfigError, UnsafePlace
+from uttermill.tasks.formats import _lists
+from uttermill.tasks.publish.published import samples_of
 from uttermill.tasks.recording import unreachable
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.shard_store.decision_log import Decision
@@ -25,6 +27,7 @@ from uttermill.tasks.stages import contract
 from uttermill.tasks.storage import LOCAL, append_log, lock, regular, urls
 
 SAID = "precious\n"
+SAMPLES: Any = {"shard": "x.parquet", "offset": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -122,8 +125,11 @@ def test_what_is_no_file_is_not_read(out: Path, plant: Plant) -> None:
         lambda path: LOCAL.arrow(path).__enter__(), lambda path: urls.streamed(str(path)),
         lambda path: unreachable.opened(str(path)), lambda path: next(urls.lines(str(path))),
         lambda path: append_log.read(path, path.parent),
+        lambda path: LOCAL.reading(path.parent, [path.name]).__enter__(),
+        lambda path: samples_of(path.parent, SAMPLES) or storage.read(path),
+        lambda path: _lists.lines(path.parent, path.name),
     ):  # fmt: skip
-        with pytest.raises((regular.NotAFile, FileNotFoundError)):
+        with pytest.raises((regular.NotAFile, UnsafePlace, FileNotFoundError)):
             read(out / "x.parquet")
     assert LOCAL.read_all(out) == {}
     with LOCAL.spans(out, []) as read_span:

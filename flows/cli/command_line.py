@@ -18,7 +18,6 @@ from ...tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked,
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log, sent_to
 from ...tasks.base.process_memory import importing, without_pandas
-from ...tasks.storage import owners
 from ..machine import NO_THREAD, RAISE
 from . import process_setup
 from .arguments import WrongUsage, parser
@@ -84,7 +83,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         except BrokenPipeError:
             pass
         except OSError as error:
-            print(f"uttermill: {owners.sentence(error)}", file=sys.stderr)
+            print(f"uttermill: {_sentence(error)}", file=sys.stderr)
             raise SystemExit(int(Exit.FAILED)) from None
         raise
 
@@ -92,11 +91,15 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
     heard = process_setup.Heard()
     try:
-        with process_setup.interrupts_heard(heard):
+        with process_setup.interrupts_heard(heard), ExitStack() as scope:
+            environment.check_current_folder(prefect=args.command in RECORDED)
+            if is_own_process and args.command == "run":
+                from ..cluster import early
+
+                scope.enter_context(early.workers(args.settings, args.out, args.sets))
             if is_own_process:
                 with importing():
                     without_pandas()
-            environment.check_current_folder(prefect=args.command in RECORDED)
             if getattr(args, "trust_plugins", False):
                 environment.set_own_plugins(environment.ANY_PLUGIN)
             code = COMMANDS[args.command](args)
@@ -129,7 +132,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         why = f"this locale's encoding, {error.encoding}, cannot print a name"
         return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
     except OSError as error:
-        return _fail(args, owners.sentence(error), Exit.FAILED)
+        return _fail(args, _sentence(error), Exit.FAILED)
     except Exception as error:  # libraries give an interrupt, or a lack of threads, other names
         if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
             sentence = f"this user may start no more threads or processes here: {RAISE}"
@@ -137,6 +140,12 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         if not process_setup.was_interrupt(error):
             raise  # a bug
         return _interrupted(args, heard)
+
+
+def _sentence(error: OSError) -> str:
+    from ...tasks.storage import owners  # here: it imports pyarrow, and workers begin before that
+
+    return owners.sentence(error)
 
 
 def _interrupted(args: argparse.Namespace, heard: process_setup.Heard) -> Exit:

@@ -21,7 +21,7 @@ from ...tasks.base.errors import RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
 from ...tasks.runs import libraries
-from . import gpus
+from . import early, gpus
 from .worker_counts import CPU, GPU, Fleet
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def start(
                 silence_logs=logging.ERROR,
                 shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
             )
+            early.end()
             return cluster
         except RuntimeError as error:
             if ended.is_set() or not tries or str(root(error)) != KILLED:

@@ -150,6 +150,7 @@ def workers(path: str | None, out: str | None, sets: Sequence[str]) -> Iterator[
                 spawning.interrupts_kept_from_workers(),
                 spawning.without_main(),
                 spawning.environment(environment),
+                suppress(OSError),  # no process more: the run itself says so
             ):
                 waiting.extend(_Waiting() for _ in range(number))
         yield

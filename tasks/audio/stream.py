@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isfinite
 from typing import NoReturn, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..recording.unreachable import item_error
 from .channels import Beside, Listened, Unleaked, mean
 from .damage.promise import lost_since, promise
 from .decoders import BROKEN, opened, words_of
-from .types import AGAIN, BLOCK_FRAMES, BLOCK_VALUES, Header, Samples, all_finite
+from .types import AGAIN, BLOCK_FRAMES, BLOCK_VALUES, Header, Samples
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 LOUDEST = 1.01  # of full scale: lossy codecs overshoot it a little
@@ -97,18 +98,20 @@ class Stream:
                     self.beside.push(block)
                 if channels is not None:
                     block = np.ascontiguousarray(block[:, channels])
-                if bad is None and not all_finite(block):
+                high, low = float(block.max(initial=0)), float(block.min(initial=0))
+                if bad is None and not (isfinite(high) and isfinite(low)):
                     finite = np.isfinite(block)
                     if self._silenced:
                         zeroed += int((~finite.all(axis=1)).sum())
                         block = np.where(finite, block, np.float32(0))
+                        high, low = float(block.max(initial=0)), float(block.min(initial=0))
                     else:
                         bad = self.decoded + int(finite.all(axis=1).argmin())
                 self.decoded += len(block)
                 if self.decoded > most:
                     self._refuse()
                 if bad is None:
-                    peak = max(peak, float(block.max(initial=0)), -float(block.min(initial=0)))
+                    peak = max(peak, high, -low)
                     yield block
         except ItemError as error:
             self._check_reads()

@@ -133,7 +133,7 @@ def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
             pending.append(block[start:])
             count += len(block) - start
     if pending:
-        yield np.concatenate(pending)
+        yield pending[0] if len(pending) == 1 else np.concatenate(pending)
 
 
 def energy(samples: Samples) -> float:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack
 from io import FileIO
+from math import isfinite
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -79,7 +80,7 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
     if settings.levels:
         result = clamp.to_int16(_levelled(monos, n, length, src_hz, settings))
     elif src_hz == settings.rate:
-        result = clamp.to_int16(finite(_joined(list(monos))))
+        result = clamp.to_int16(_joined(list(monos)))
     else:
         result = np.zeros(length, np.int16)
         _fill(result, monos, n, src_hz, settings, clamp.to_int16)
@@ -122,13 +123,13 @@ def _levelled(
         samples = finite(_joined(list(monos)))
     else:
         samples = np.zeros(length, np.float32)
-        _fill(samples, monos, n, src_hz, settings, lambda block: block)
+        _fill(samples, monos, n, src_hz, settings, finite)
     for chosen in settings.levels:
         plugin, options = plugins.LEVELS.resolve(chosen)
         samples = plugin.apply(samples, settings.rate, options)
         if len(samples) != length:
             raise AssertionError(f"level {chosen.use} gave {len(samples)} of {length} samples")
-    return finite(samples)
+    return samples
 
 
 def _fill(
@@ -144,7 +145,7 @@ def _fill(
     plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
     position = 0
     for block in _resampled(monos, n, src_hz, settings, plugin, options):
-        part = cast(finite(block))
+        part = cast(block)
         room = part[: length - position]
         result[position : position + len(room)] = room
         position += len(part)
@@ -173,10 +174,13 @@ def _joined(pieces: list[Float32s]) -> Float32s:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
+NOT_FINITE = "a sample is NaN or infinite"
+
+
 def finite(samples: Float32s) -> Float32s:
     """The samples; ItemError `non_finite` if one is NaN or infinite."""
     if not all_finite(samples):
-        raise ItemError("non_finite", "a sample is NaN or infinite")
+        raise ItemError("non_finite", NOT_FINITE)
     return samples
 
 
@@ -195,14 +199,16 @@ def to_int16(samples: Float32s) -> Int16s:
 
 
 class Clamp:
-    """`to_int16` for the blocks of one clip; `check` reports severe clipping, as with floats in
-    int16's scale."""
+    """`to_int16` for the blocks of one clip. ItemError `non_finite` if one holds a NaN or an
+    infinity; `check` reports severe clipping, as with floats in int16's scale."""
 
     def __init__(self) -> None:
         self._energy = self._lost = self._peak = 0.0
 
     def to_int16(self, samples: Float32s) -> Int16s:
         highest = max(float(samples.max(initial=0)), -float(samples.min(initial=0)))
+        if not isfinite(highest):
+            raise ItemError("non_finite", NOT_FINITE)
         self._peak = max(self._peak, highest)
         if highest <= 1:
             self._energy += energy(samples)

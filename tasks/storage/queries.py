@@ -236,7 +236,7 @@ def ordered(
     if count <= FEW:
         whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
         order = pc.sort_indices(whole, [(name, "ascending") for name in by])
-        yield iter(take(whole, order.to_numpy()).to_batches())
+        yield iter(take(whole, order.to_numpy()).to_batches(AT_ONCE))
         return
     sql = f"SELECT * FROM given ORDER BY {', '.join(map(identifier, by))}"
     with tables(memory, scratch) as database, streamed(database, rows, schema, sql) as batches:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,28 +18,22 @@ import pyarrow.compute as pc
 from ...accounting import broken, summary
 from ...accounting.broken import Broken
 from ...accounting.summary import REMOVED, Totals
+from ...base.arrays import UInt64s
 from ...base.schema import LEDGER, LEDGER_FILE
 from ...recording import forgotten
 from ...recording.forgotten import Forgotten
 from ...settings.job import Job
-from ...storage import queries, tables
+from ...storage import queries, sorted_keys, tables
 from ...storage.versions import Proved
 from ..outcomes import shard_batches
 from ..outcomes.shard_batches import SPANS, ShardBatch
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 #: Columns beside those of LEDGER: a row's number, which orders rows with equal times, and whether
 #: the newest version does not have its recording.
 NUMBER, NEW = "number", "new"
+SCHEMA = pa.schema([*LEDGER, (NUMBER, pa.int64()), (NEW, pa.bool_())])
 #: Columns that the row of a removed recording keeps.
 NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")
-SORTED = f"""
-    SELECT given.* EXCLUDE ({NUMBER}), before.recording IS NULL AS {NEW}
-    FROM given LEFT JOIN (SELECT recording FROM before WHERE live) AS before USING (recording)
-    ORDER BY given.recording, start, "end", utterance, {NUMBER}
-"""
 
 
 class Counted(NamedTuple):
@@ -67,70 +60,80 @@ def write(
     """Write the ledger of the next version into its local folder `home`. `rejected`: corpus-wide
     rejections (OUTCOMES) of each batch. Raises RunError if the ledger of the newest version is lost
     or damaged, and CorruptManifest if a shard batch is."""
-    nothing = _counted(LEDGER.empty_table())
-    every, new = [nothing], [nothing]
-    with queries.tables(job.package.memory, job.scratch) as database:
-        removed, gone = _removed(database, batches, newest, forgotten.read(job.out))
-        decided = (
-            shard_batches.with_outcomes(batch.ledger(strict=True), outcomes)
-            for batch, outcomes in zip(batches, rejected, strict=True)
-        )
-        rows = _numbered(chain(decided, [removed]))
-        schema = pa.schema([*LEDGER, pa.field(NUMBER, pa.int64())])
-        with (
-            queries.streamed(database, rows, schema, SORTED) as ordered,
-            tables.row_group_writer(home / LEDGER_FILE, LEDGER) as write_rows,
-        ):
-            for portion in _of_whole_recordings(ordered):
-                ledger = portion.drop_columns([NEW]).cast(LEDGER)
-                write_rows(ledger)
-                every.append(_counted(ledger))
-                new.append(_counted(ledger.filter(portion[NEW])))
+    every, new = ([_counted(LEDGER.empty_table())] for _ in range(2))
+    count, keys = 0, [np.zeros(0, np.uint64)]
+    for batch in batches:
+        names = batch.table(SPANS, ("recording",))["recording"]
+        count += len(names)
+        keys.append(_keys(names.unique()))
+    live, left = _before(newest, np.sort(np.concatenate(keys)))
+    removed, gone = _removed(newest, left, forgotten.read(job.out))
+
+    def rows() -> Iterator[pa.Table]:
+        first = 0
+        for batch, outcomes in zip(batches, rejected, strict=True):
+            rows = shard_batches.with_outcomes(batch.ledger(strict=True), outcomes)
+            names = tables.coded(rows["recording"])
+            is_new = sorted_keys.index_in(live, _keys(names.dictionary)) < 0
+            numbers = np.arange(first, first := first + len(rows))
+            added = numbers, is_new[names.indices.to_numpy()]
+            yield pa.table([*rows.select(LEDGER.names).columns, *added], schema=SCHEMA)
+        none = np.zeros(len(removed), np.int64)  # one row a recording
+        yield pa.table([*removed.columns, none, none.astype(bool)], schema=SCHEMA)
+
+    by = ["recording", "start", "end", "utterance", NUMBER]
+    limits = job.package.memory, job.scratch
+    with (
+        queries.ordered(rows(), count + len(removed), SCHEMA, by, *limits) as ordered,
+        tables.row_group_writer(home / LEDGER_FILE, LEDGER) as write_rows,
+    ):
+        for portion in _of_whole_recordings(ordered):
+            ledger = portion.select(LEDGER.names).cast(LEDGER)
+            write_rows(ledger)
+            every.append(_counted(ledger))
+            new.append(_counted(ledger.filter(portion[NEW])))
     return LedgerFacts(_added(every), _added(new), gone)
 
 
-def _removed(
-    database: DuckDBPyConnection,
-    batches: Sequence[ShardBatch],
-    newest: Path | None,
-    on_request: Forgotten,
-) -> tuple[pa.Table, list[str]]:
-    """A row of 0 s for each recording of the newest version that no shard batch has, and the names
-    of those that were not removed before, except what was removed on request. Makes the table
-    `before` of the newest version's recordings, `live` if they were in their sources then."""
-    before = pa.schema([*(LEDGER.field(name) for name in NAMES), ("live", pa.bool_())])
-    with queries.given(database, before.empty_table()):
-        database.execute("CREATE TABLE before AS SELECT * FROM given")
-    database.execute("CREATE TABLE now (recording VARCHAR)")
+def _keys(names: pa.Array | pa.ChunkedArray) -> UInt64s:
+    return sorted_keys.draws("recording", names.to_pylist())
+
+
+def _before(newest: Path | None, now: UInt64s) -> tuple[UInt64s, pa.Array]:
+    """`_keys` of the recordings that were in their sources in the newest version, sorted, and the
+    names of those in it that are not in `now`, which is sorted, too."""
+    live, left = [np.zeros(0, np.uint64)], [pa.array([], pa.string())]
     if newest is not None:
-        names = [*NAMES, "reason"]
         opened = Proved(newest)
-        for rows in tables.row_groups(newest / LEDGER_FILE, names, opened=opened):
-            firsts = [(name, "first") for name in names[1:]]
-            first = rows.group_by("recording", use_threads=False).aggregate(firsts)
-            first = first.rename_columns([n.removesuffix("_first") for n in first.column_names])
-            live = pc.fill_null(pc.not_equal(first["reason"], REMOVED), True)
-            queries.add(database, "before", first.select(NAMES).append_column("live", live))
-        for batch in batches:
-            recordings = batch.table(SPANS, ("recording",))["recording"].unique()
-            queries.add(database, "now", pa.table({"recording": recordings}))
-    left = database.sql(
-        "SELECT before.* FROM before ANTI JOIN now USING (recording) ORDER BY recording"
-    ).to_arrow_table()
-    left = on_request.without(left)
-    gone: list[str] = left.filter(left["live"])["recording"].to_pylist()
+        for rows in tables.row_groups(newest / LEDGER_FILE, ["recording", "reason"], opened):
+            names = rows["recording"].unique()
+            left.append(names.filter(pa.array(sorted_keys.index_in(now, _keys(names)) < 0)))
+            live.append(_keys(summary.live(rows)["recording"].unique()))
+    return np.sort(np.concatenate(live)), pa.concat_arrays(left)
+
+
+def _removed(
+    newest: Path | None, left: pa.Array, on_request: Forgotten
+) -> tuple[pa.Table, list[str]]:
+    """A row of 0 s for each of these recordings of the newest version, and the names of those that
+    were not removed before, except what was removed on request."""
+    names = [*NAMES, "reason"]
+    first = [LEDGER.empty_table().select(names)]
+    if newest is not None and len(left):
+        for rows in tables.row_groups(newest / LEDGER_FILE, names):
+            some = rows.filter(pc.is_in(rows["recording"], left))
+            grouped = some.group_by("recording", use_threads=False)
+            one = grouped.aggregate([(name, "first") for name in names[1:]])
+            one = one.rename_columns([name.removesuffix("_first") for name in one.column_names])
+            first.append(one.select(names))
+    removed = on_request.without(pa.concat_tables(first))
+    gone: list[str] = summary.live(removed)["recording"].to_pylist()
     nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
     outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
-    columns = {name: pa.array([value] * len(left)) for name, value in (nothing | outcome).items()}
-    removed = pa.table({name: left[name] for name in NAMES} | columns)
-    return tables.conformed(removed, LEDGER), gone
-
-
-def _numbered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    first = 0
-    for part in parts:
-        yield part.append_column(NUMBER, pa.array(np.arange(first, first + len(part))))
-        first += len(part)
+    columns = {
+        name: pa.array([value] * len(removed)) for name, value in (nothing | outcome).items()
+    }
+    return tables.conformed(pa.table({n: removed[n] for n in NAMES} | columns), LEDGER), gone
 
 
 def _of_whole_recordings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

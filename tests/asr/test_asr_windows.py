@@ -14,12 +14,7 @@ import pytest
 
 from tests.helpers.stub_whisper import CODES, LOOP, WORDS, StubWhisper, clip
 from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from uttermill.tasks.asr._whisper import (
-    loading,
-    results,
-    whole_clips,
-    windows,
-)
+from uttermill.tasks.asr._whisper import loading, results, whole_clips, windows
 from uttermill.tasks.asr._whisper.results import Context
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins import gpu
@@ -148,9 +143,7 @@ def test_the_output_for_silence_stands_behind_what_is_encoded(
     assert output[0, :, 1].tolist() == [1.0] * 1050 + [0.0] * 450
 
 
-def test_short_windows_are_for_the_model_that_was_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_short_windows_are_for_the_model_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever name it goes by: equal weights have equal recipes, and so must have equal texts."""
 
     def short(model: str, sha256: str, **options: Any) -> bool:
@@ -212,8 +205,7 @@ def test_bad_clips_cost_only_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"language": "klingon"}, {"prompt": {"tlh": "nuqneH"}}, {"batch_size": {"tlh": 2}}],
+    "options", [{"language": "klingon"}, {"prompt": {"tlh": "nuqneH"}}, {"batch_size": {"tlh": 2}}]
 )
 def test_a_language_that_nobody_knows_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="does not know the language"):
@@ -250,9 +242,7 @@ def test_a_loop_is_tried_once_more() -> None:
     ],
 )
 def test_the_likeliest_text_says_which_of_several_doubtful_languages_it_is(
-    seem: list[tuple[str, float]],
-    logprobs: dict[str, float],
-    heard: tuple[str, float, int],
+    seem: list[tuple[str, float]], logprobs: dict[str, float], heard: tuple[str, float, int]
 ) -> None:
     engine = StubWhisper()
     engine.model.detect_language = lambda _: [[(f"<|{code}|>", p) for code, p in seem]]

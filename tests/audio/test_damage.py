@@ -397,9 +397,7 @@ def test_faults_close_to_each_other_are_one() -> None:
     assert found == [Fault(0, 20, "a"), Fault(40, 50, "c", shifts=True)]
 
 
-def test_a_lost_page_of_vorbis_costs_itself_where_blocks_are_long_and_short(
-    tmp_path: Path,
-) -> None:
+def test_a_lost_page_of_vorbis_costs_itself_where_blocks_are_long_and_short(tmp_path: Path) -> None:
     """FFmpeg's time of a packet between a long block and a short one is too late. Each was taken
     for a hole, so that one lost page cost the whole recording."""
     clicks = sound(seconds=12.0) * np.float32(0.2)

@@ -87,10 +87,7 @@ def test_the_fast_way_is_taken(tmp_path: Path, shape: tuple[int, int, int, int])
 @pytest.mark.parametrize("shape", [*SHAPES[:2], *map(nightly, SHAPES[2:])])
 @pytest.mark.parametrize("kind", range(-1, 11))
 def test_both_decoders_agree(
-    tmp_path: Path,
-    shape: tuple[int, int, int, int],
-    kind: int,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, shape: tuple[int, int, int, int], kind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, chance = flac(*shape), random.Random(kind)
     for number in range(3 if kind >= 0 else 1):

@@ -68,11 +68,7 @@ def test_an_interrupt_that_a_library_swallows_comes_again(number: signal.Signals
         long_work()
 
     heard = Heard()
-    with (
-        interruptible(),
-        process_setup.interrupts_heard(heard),
-        pytest.raises(KeyboardInterrupt),
-    ):
+    with interruptible(), process_setup.interrupts_heard(heard), pytest.raises(KeyboardInterrupt):
         swallowing()
     assert heard.terminated is (number == signal.SIGTERM)
 

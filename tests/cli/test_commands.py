@@ -80,10 +80,7 @@ def test_run_counts_everything(prepared: Prepared) -> None:
 
 @pytest.mark.nightly
 def test_a_second_run_has_nothing_to_do(
-    prepared: Prepared,
-    flags: list[str],
-    prefect_api: Server,
-    capsys: pytest.CaptureFixture[str],
+    prepared: Prepared, flags: list[str], prefect_api: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted((prepared.out / "datasets").iterdir())
     again = told(

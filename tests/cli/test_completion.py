@@ -225,10 +225,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "review import sound out",
             "sound cannot be read: it is not text in UTF-8 or UTF-16 (in Excel",
         ),
-        (
-            "review import empty --out out",
-            "empty cannot be read: Is a directory; it must be a",
-        ),
+        ("review import empty --out out", "empty cannot be read: Is a directory; it must be a"),
         ("test-set words --kind texts --out x", "has nothing to compare: give a list of texts of"),
         ("run --source in --out file", "OUT {home}/file is a file; name a folder"),
         ("run --source in --out away", "{home}/away is a link to nowhere, and no folder is there"),

@@ -99,10 +99,7 @@ def test_what_is_no_scheduler_of_ours(
     }
     settings = ClusterSettings(kind="address", **given[case])
     monkeypatch.setattr(address, "CONNECT_S", 2.0)  # for which Dask tries again
-    with (
-        Cluster(settings, tmp_path / "s") as cluster,
-        pytest.raises(RunError) as raised,
-    ):
+    with Cluster(settings, tmp_path / "s") as cluster, pytest.raises(RunError) as raised:
         _ = cluster.client
     assert str(raised.value).startswith(f"no Dask scheduler at {settings.address} (cluster.address")
     assert words in str(raised.value)

@@ -213,14 +213,7 @@ class Recorder:
         return False
 
     def submit(
-        self,
-        function: Any,
-        stage: str,
-        job: Job,
-        shard: str,
-        seconds: float,
-        *,
-        kind: str,
+        self, function: Any, stage: str, job: Job, shard: str, seconds: float, *, kind: str
     ) -> Future[Done]:
         self.asked.append((stage, kind))
         future: Future[Done] = Future()

@@ -512,7 +512,4 @@ def test_tasks_in_threads_belong_to_their_flow_run(prefect_api: Server) -> None:
     with get_client(sync_client=True) as client:
         only = FlowRunFilter.model_validate({"id": {"any_": [run_id]}})
         runs = client.read_task_runs(flow_run_filter=only)
-    assert Counter(run.state_name for run in runs) == {
-        "Reused": EACH // 2,
-        "Completed": EACH // 2,
-    }
+    assert Counter(run.state_name for run in runs) == {"Reused": EACH // 2, "Completed": EACH // 2}

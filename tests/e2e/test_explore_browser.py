@@ -37,9 +37,7 @@ from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.storage import versions
 
 __all__ = ["browser"]  # a fixture
-pytestmark = [
-    pytest.mark.needs("chromium"),
-]
+pytestmark = [pytest.mark.needs("chromium")]
 TOKEN = "token-of-the-test"
 VIEWS = {
     "clips": "view=clips",

@@ -31,9 +31,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--autoplay-policy=no-user-gesture-required",
 ]  # fmt: skip
-pytestmark = [
-    pytest.mark.needs("chromium"),
-]
+pytestmark = [pytest.mark.needs("chromium")]
 
 
 @pytest.fixture(scope="module")

@@ -33,11 +33,7 @@ from uttermill.flows.server.server import using
 from uttermill.tasks.base import shelves
 
 __all__ = ["browser"]  # a fixture
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.cluster,
-    pytest.mark.needs("chromium"),
-]
+pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.needs("chromium")]
 
 #: Reads the deployments and starts a run of another program, in every way that a page has.
 ATTACK = """

@@ -72,8 +72,7 @@ def stems(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/", "/wrong/", "/?token=wrong", "/api/about", "/wrong/api/rows", "/style.css"],
+    "path", ["/", "/wrong/", "/?token=wrong", "/api/about", "/wrong/api/rows", "/style.css"]
 )
 def test_without_the_token(reader: TestClient, path: str) -> None:
     stranger = TestClient(reader.app, base_url=HOST)

@@ -21,10 +21,7 @@ from uttermill.tasks.settings.job import Job
 
 def asked(home: Path) -> Job:
     tagging = {"use": "tests.plugins.tagging", "allowed_length": ["long"]}
-    transcribe = {
-        "backend": {"use": "fake"},
-        "verdicts": [{"use": "tests.plugins.moods"}],
-    }
+    transcribe = {"backend": {"use": "fake"}, "verdicts": [{"use": "tests.plugins.moods"}]}
     package = {"publish": ["tagging_sounds", "tagging_level"]}
     filters = corpus.filters(tagging)
     return corpus.job(home, filter=filters, transcribe=transcribe, package=package)

@@ -108,9 +108,7 @@ POST = (
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "sent",
-    tiers.few(["", "GET", HEAD, POST], "", POST),
-    ids=["none", "line", "headers", "body"],
+    "sent", tiers.few(["", "GET", HEAD, POST], "", POST), ids=["none", "line", "headers", "body"]
 )
 @pytest.mark.usefixtures("impatient")
 def test_a_request_that_never_ends(explorer: app.Explorer, serve: Serve, sent: str) -> None:

@@ -90,18 +90,7 @@ def test_a_clip_is_cut_again_alone(job: Job) -> None:
     assert all(computed == 0 for computed, _ in counts.values())
 
 
-@pytest.mark.nightly
-def test_a_clip_is_cut_again_and_again(job: Job) -> None:
-    recut(job, "r05", 0.2, 1.05)
-    corpus.run(job)
-    recut(job, "r05", 0.1, 0.9)
-    corpus.run(job)
-    [clip] = rows(job, "utterances.parquet")["r05"]
-    assert (clip["start"], clip["end"]) == (0.1, 0.9)
-    published(job)
-
-
-def test_boundaries_that_come_back_bring_the_clip_back(job: Job) -> None:
+def test_a_clip_is_cut_again_and_again_and_comes_back(job: Job) -> None:
     [old] = rows(job, "utterances.parquet")["r05"]
     recut(job, "r05", 0.2, 1.05)
     corpus.run(job)

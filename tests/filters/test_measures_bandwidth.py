@@ -100,13 +100,7 @@ def test_the_reason_is_narrow_band() -> None:
     found = judge(bandwidth.measure(clip, chosen), FILTER.verdict(chosen))
     assert found is not None
     assert (found.reason, found.threshold) == ("narrow_band", 6000)
-    assert (
-        judge(
-            bandwidth.measure(clip, chosen),
-            FILTER.verdict(bandwidth.Settings()),
-        )
-        is None
-    )
+    assert judge(bandwidth.measure(clip, chosen), FILTER.verdict(bandwidth.Settings())) is None
 
 
 def test_pauses_of_zeros_change_nothing() -> None:

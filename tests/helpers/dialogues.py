@@ -26,12 +26,7 @@ from uttermill.tasks.base.arrays import RATE
 
 Floats = NDArray[np.float32]
 #: Voice, pitch and speed of each person.
-VOICES = (
-    ("en-us", 45, 150),
-    ("en-us+f2", 60, 145),
-    ("en+m3", 25, 140),
-    ("en-us+f5", 75, 155),
-)
+VOICES = (("en-us", 45, 150), ("en-us+f2", 60, 145), ("en+m3", 25, 140), ("en-us+f5", 75, 155))
 ASSENT = ("Yeah.", "Right.", "Okay.", "I see.", "Sure.")
 SENTENCES = tuple(dict.fromkeys((*ENGLISH, *STORY)))
 NOISE = 10 ** (-70 / 20)

@@ -115,10 +115,7 @@ def audiofolder(home: Path) -> Expected:
     write(home / "test/metadata.jsonl", json.dumps(rows))
     audio(home / "train", "a.wav")
     audio(home / "test/deep", "b.wav")
-    return {
-        "train/a.wav": ("one, two", None, None),
-        "test/deep/b.wav": ("three", "7", None),
-    }
+    return {"train/a.wav": ("one, two", None, None), "test/deep/b.wav": ("three", "7", None)}
 
 
 def gigaspeech(home: Path) -> Expected:

@@ -189,9 +189,6 @@ def chosen(verdicts: tuple[Plugin, ...]) -> list[tuple[Any, Any]]:
 def reason(values: Values, verdicts: tuple[Plugin, ...] | None = None) -> str | None:
     """Why the default filters and verdicts on text (or other ones) drop a clip; None: kept."""
     on_text = TranscribeSettings().verdicts if verdicts is None else verdicts
-    rules = (
-        *rules_of("filters", FilterSettings().filters),
-        *rules_of("text", on_text),
-    )
+    rules = (*rules_of("filters", FilterSettings().filters), *rules_of("text", on_text))
     no = judge(values, rules)
     return no.reason if no else None

@@ -50,9 +50,7 @@ def settings_of(home: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def both(
-    prefect_server: Server,
-    shared_cluster: dict[str, Any],
-    tmp_path_factory: pytest.TempPathFactory,
+    prefect_server: Server, shared_cluster: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Both:
     from uttermill.flows import settings
     from uttermill.flows.run import launch
@@ -126,13 +124,7 @@ def test_every_call_has_a_row(both: Both) -> None:
     rows = table.to_pylist()
     counts = {(r["stage"], r["step"]) for r in rows}
     assert counts == {(s, "run") for s in ("filter", "resample", "transcribe")} | {
-        ("package", step)
-        for step in [
-            "facts",
-            "gather",
-            "write",
-            "link",
-        ]
+        ("package", step) for step in ["facts", "gather", "write", "link"]
     }
     for name in ("filter", "resample", "transcribe"):
         mine = [r for r in rows if r["stage"] == name]

@@ -21,13 +21,7 @@ from uttermill.flows.run import report
 from uttermill.tasks import audio
 from uttermill.tasks.base.schema import LEDGER
 from uttermill.tasks.insight import report as making
-from uttermill.tasks.insight.report import (
-    choice,
-    clip_table,
-    clips,
-    measure_charts,
-    number_words,
-)
+from uttermill.tasks.insight.report import choice, clip_table, clips, measure_charts, number_words
 from uttermill.tasks.insight.report.choice import Why
 from uttermill.tasks.insight.report.ledger_facts import Ledger
 from uttermill.tasks.insight.report.outcome_columns import Columns
@@ -255,9 +249,7 @@ def test_music_and_applause_come_first(hundred: Hundred) -> None:
     assert rows_of(found, "packaged", "least certain"), "and there is room for the others"
 
 
-def test_wrong_languages_are_shown_where_they_are_least_certain(
-    hundred: Hundred,
-) -> None:
+def test_wrong_languages_are_shown_where_they_are_least_certain(hundred: Hundred) -> None:
     """A reason without a limit, of clips that were heard."""
     ledger = hundred.ledger
     assert isinstance(ledger.source, pa.Table)

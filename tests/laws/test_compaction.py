@@ -195,11 +195,7 @@ def test_damage_is_not_copied_into_a_joined_blob(
 @pytest.mark.parametrize("seed", tiers.few(range(3), 0))
 @pytest.mark.nightly
 def test_killed_anywhere_while_it_joins(
-    small: Path,
-    out: Path,
-    quiet: dict[str, bytes],
-    seed: int,
-    caplog: pytest.LogCaptureFixture,
+    small: Path, out: Path, quiet: dict[str, bytes], seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each row counts once, no PCM is lost, and nobody is told of files that are gone."""
     base = out

@@ -197,11 +197,7 @@ def test_a_packet_that_the_decoder_rejects_costs_its_utterance_alone(tmp_path: P
 # made again; for a table, on which the next version builds, one sentence says what to do.
 
 
-PACKAGE = {
-    "tar_hours": 2.0 / 3600,
-    "max_removed_fraction": 1.0,
-    "max_failed_fraction": 1.0,
-}
+PACKAGE = {"tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0, "max_failed_fraction": 1.0}
 
 
 def spots(path: Path) -> dict[str, int]:

@@ -105,9 +105,7 @@ def test_the_books_balance_and_the_good_clips_are_there(
     assert "hunter2" not in json.dumps(ledger)
 
 
-def test_no_listed_file_of_the_system_became_audio(
-    done: tuple[Path, dict[str, Any], bool],
-) -> None:
+def test_no_listed_file_of_the_system_became_audio(done: tuple[Path, dict[str, Any], bool]) -> None:
     """What a list names may lie anywhere; what is not audio is failed, and pipes are not run."""
     out, _, _ = done
     ledger = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()

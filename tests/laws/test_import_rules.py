@@ -194,18 +194,9 @@ BY_NAME = {
     ("tasks.stages.contract", "f'uttermill.tasks.stages.{name}'"): (
         "stages use `tasks.stages.contract`, which finds them by name as `tasks.plugins` plug-ins"
     ),
-    (
-        "tasks.runs.libraries",
-        "name",
-    ): "the same modules, to see which of them kills who loads it",
-    (
-        "tasks.preload",
-        "name",
-    ): "the modules that `tasks.plugins.loading` lists for a job",
-    (
-        "flows.cluster.settings",
-        "module",
-    ): "a cluster class of a library, which settings name",
+    ("tasks.runs.libraries", "name"): "the same modules, to see which of them kills who loads it",
+    ("tasks.preload", "name"): "the modules that `tasks.plugins.loading` lists for a job",
+    ("flows.cluster.settings", "module"): "a cluster class of a library, which settings name",
 }
 
 
@@ -351,28 +342,15 @@ def test_private_modules_are_imported_by_their_own_folder(edges: set[tuple[str, 
 
 
 def test_controls_of_the_layers() -> None:
-    known = {
-        "tasks.publish",
-        "tasks.storage",
-        "tasks.filters",
-        "tasks.levels",
-        "tasks.sources",
-    }
+    known = {"tasks.publish", "tasks.storage", "tasks.filters", "tasks.levels", "tasks.sources"}
     lazy = "def f():\n    from tasks import publish, storage\n    import tasks.levels.peak\n"
     assert imports_of(
         "tasks.settings.job", ROOT / "tasks/settings/job.py", lazy, {*known, "tasks.levels.peak"}
-    ) == {
-        "tasks.publish",
-        "tasks.storage",
-        "tasks.levels.peak",
-    }
+    ) == {"tasks.publish", "tasks.storage", "tasks.levels.peak"}
     named = 'def f():\n    import_module("tasks.publish")\n    m.import_module(f"tasks.{x}.peak")\n'
     assert imports_of(
         "tasks.settings.job", ROOT / "tasks/settings/job.py", named, {*known, "tasks.levels.peak"}
-    ) == {
-        "tasks.publish",
-        "tasks.levels.peak",
-    }
+    ) == {"tasks.publish", "tasks.levels.peak"}
     assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "a")}) == {
         frozenset("abc")
     }

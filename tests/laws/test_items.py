@@ -215,13 +215,7 @@ def test_nothing_left_names_what_failed_and_what_each_source_was_taken_for(
     (tmp_path / "list.csv").write_text("Audio File,What they said\nin/a.wav,one two three\n")
     table = {"kind": "table", "path": str(tmp_path / "list.csv"), "name": "calls"}
     with pytest.raises(NothingLeft, match="repair") as caught:
-        corpus.run(
-            corpus.job(
-                tmp_path,
-                sources=[table],
-                package={"max_failed_fraction": 1.0},
-            )
-        )
+        corpus.run(corpus.job(tmp_path, sources=[table], package={"max_failed_fraction": 1.0}))
     notes = pickle.loads(pickle.dumps(caught.value)).notes
     assert f"{tmp_path}/in/a.wav (shard.unreadable" in notes[0]
     assert any("'What they said' looks like a text and is not taken" in line for line in notes)

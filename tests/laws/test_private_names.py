@@ -53,9 +53,7 @@ def test_multiprocessing_looks_its_function_up_at_each_start() -> None:
     assert "spawn.get_preparation_data(" in inspect.getsource(multiprocessing.popen_spawn_posix)
 
 
-def test_workers_alone_are_spawned_without_the_main_module(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_alone_are_spawned_without_the_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
     # A process that shares tests with others (pytest-xdist) has none of its own.
     monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     original = multiprocessing.spawn.get_preparation_data

@@ -541,10 +541,7 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 
     def foreseen(weight: float) -> tuple[int, int]:
         job = corpus.job(tmp_path, package={"weights": {"c": weight}})
-        return (
-            what_if.kept(job, job)[0]["items"],
-            what_if.of_shards(job)["items"],
-        )
+        return (what_if.kept(job, job)[0]["items"], what_if.of_shards(job)["items"])
 
     assert foreseen(0.5) == (len(kept), len(kept))
     foretold = foreseen(0.8)

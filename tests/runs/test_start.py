@@ -80,9 +80,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 
 @pytest.mark.quick
 @pytest.mark.cluster
-def test_a_run_without_prefect_imports_these(
-    first: tuple[Path, dict[str, Any], set[str]],
-) -> None:
+def test_a_run_without_prefect_imports_these(first: tuple[Path, dict[str, Any], set[str]]) -> None:
     home, told, imported = first
     assert told["utterances"]["packaged"] == 4
     assert "task_runs" not in told
@@ -131,9 +129,7 @@ ALONE = CLIENT - {"dask", "distributed", "jinja2"}
 
 @pytest.mark.cluster
 @pytest.mark.nightly
-def test_what_needs_no_worker_starts_none(
-    first: tuple[Path, dict[str, Any], set[str]],
-) -> None:
+def test_what_needs_no_worker_starts_none(first: tuple[Path, dict[str, Any], set[str]]) -> None:
     """Nothing to do, then only another threshold: no workers and no Prefect, and a folder each."""
     home, before, _ = first
     count = len([*(home / "out/runs").iterdir()])

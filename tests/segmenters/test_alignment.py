@@ -394,10 +394,7 @@ def test_a_recording_without_text_is_no_utterance(tmp_path: Path) -> None:
 def test_beside_sentences_speech_is_unsegmented_and_a_pause_is_none() -> None:
     """Each pause of a book was told as speech that its text lacks: an eighth of the audio."""
     speech = ((1.0, 3.0), (4.0, 5.0), (6.0, 8.0))
-    said = [
-        texts.Sentence("One.", (0.9, 3.1), 1.0),
-        texts.Sentence("Two.", (5.9, 8.1), 1.0),
-    ]
+    said = [texts.Sentence("One.", (0.9, 3.1), 1.0), texts.Sentence("Two.", (5.9, 8.1), 1.0)]
     segmenter = aligned.Aligned(said, RATE, "not_in_text", speech)
     spans = segmenter.push(np.zeros((9 * RATE, 1), np.float32)) + segmenter.finish()
     assert [(s.start / RATE, s.end / RATE, s.kind, s.reason) for s in spans] == [

@@ -160,9 +160,7 @@ def test_a_group_has_a_task_run_a_stage_and_shows_each_shard(prefect_api: Server
 
 
 @pytest.mark.server
-def test_a_shard_that_fails_is_named_and_the_others_are_not_blamed(
-    prefect_api: Server,
-) -> None:
+def test_a_shard_that_fails_is_named_and_the_others_are_not_blamed(prefect_api: Server) -> None:
     work = Work({("resample", NAMES[3]): RunError("resample of shard-000003 ended 6 workers")})
     run_id, count, error = run(work, width=1)
     assert isinstance(error, RunError)

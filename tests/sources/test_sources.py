@@ -21,7 +21,6 @@ import pytest
 from tests.helpers import sounding
 from tests.helpers.fetched import CORPUS
 from uttermill.tasks.base.errors import CODES, ConfigError
-from uttermill.tasks.base.shelves import names
 from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Ignored, Locator, Recording, Segment
 from uttermill.tasks.recording.container import as_file
@@ -72,11 +71,6 @@ def put(path: Path, data: bytes | str = b"x") -> Path:
 
 def jsonl(path: Path, *values: Any) -> Path:
     return put(path, "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in values))
-
-
-def test_the_shelf_holds_the_eight_kinds() -> None:
-    kinds = ["datajuicer", "folder", "hf_parquet", "jsonl", "kaldi", "lhotse", "table", "tar"]
-    assert names("sources") == kinds
 
 
 SYSTEM = ("#recycle", "$RECYCLE.BIN", "@eaDir", "~snapshot", "lost+found", "__MACOSX")

@@ -162,9 +162,7 @@ def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     broken.write_bytes(b"this is no audio")
     pattern = {"pattern": "^(?P<speaker>[^/]+)/"}
     job = corpus.job(
-        tmp_path,
-        sources=source(tmp_path / "in", speaker=pattern),
-        package={"splits": {"dev": 0.3}},
+        tmp_path, sources=source(tmp_path / "in", speaker=pattern), package={"splits": {"dev": 0.3}}
     )
     says = [
         "1 of 4 recordings of the source 'c' has no text: lone.wav",

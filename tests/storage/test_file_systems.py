@@ -105,12 +105,7 @@ LACKS = [
 
 @pytest.mark.parametrize(("owner", "name", "code", "sentence"), LACKS)
 def test_what_a_run_cannot_do_without_is_found_before_any_work(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: Any,
-    name: str,
-    code: int,
-    sentence: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, code: int, sentence: str
 ) -> None:
     monkeypatch.setattr(owner, name, failing(code))
     with pytest.raises(ConfigError) as refused:

@@ -103,8 +103,7 @@ def decide(out: Path) -> None:
 
 @pytest.mark.parametrize("plant", OTHERS)
 @pytest.mark.parametrize(
-    ("name", "work"),
-    [(".lock", hold), (".lock", lock.refuse_held), ("reviews.jsonl", decide)],
+    ("name", "work"), [(".lock", hold), (".lock", lock.refuse_held), ("reviews.jsonl", decide)]
 )
 def test_what_is_no_file_is_refused_by_name(
     out: Path, target: Path, plant: Plant, name: str, work: Callable[[Path], None]

@@ -93,10 +93,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("use", [FILTER, *map(nightly, (FORMAT, SOURCE))])
 def test_settings_in_out_import_nothing(
-    out: Path,
-    use: str,
-    imported: Callable[[], list[str]],
-    capsys: pytest.CaptureFixture[str],
+    out: Path, use: str, imported: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     named(out, PLACES[use])
     for command, *words in REFUSED:
@@ -176,9 +173,7 @@ def test_own_settings_may_name_any(
 
 
 def test_a_plan_goes_on_without_what_an_earlier_run_named(
-    out: Path,
-    imported: Callable[[], list[str]],
-    capsys: pytest.CaptureFixture[str],
+    out: Path, imported: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whether a stranger's run, or one of the user's own that they have thought better of."""
     named(out, with_filter)

@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 
 from tests.text.pairs import PAIRS
 from uttermill.tasks.base.schema import TranscriptRow
-from uttermill.tasks.scoring import (
-    Score,
-    language_of,
-    languages,
-    score,
-    scored,
-    total,
-    words,
-)
+from uttermill.tasks.scoring import Score, language_of, languages, score, scored, total, words
 from uttermill.tasks.scoring.cleaning import MOST_MARKS, clean
 from uttermill.tasks.scoring.normalisers import LONGEST, folds, normalise
 

@@ -8,6 +8,7 @@ files. Should a foreign name become SQL, it reaches no other file.
 from __future__ import annotations
 
 import atexit
+import resource
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -99,6 +100,7 @@ class _Idle(NamedTuple):
 #: To open a database takes 20 ms, for its catalogue of functions; to empty one takes 1 ms.
 _idle: list[_Idle] = []
 MOST_IDLE = 4
+LITTLE = 1 << 16  # KiB by which the use of one that is kept raised the peak of the process
 
 
 @atexit.register
@@ -124,11 +126,12 @@ def tables(
     parent.mkdir(parents=True, exist_ok=True)
     limits, files = (divided(memory, divisor), parent), [*readable]
     one = (None if files else _taken(limits)) or _opened(limits, files)
-    reusable = False
+    reusable, peak = False, _peak()
     try:
         one.database.execute("ATTACH ':memory:' AS corpus; USE corpus")
         yield one.database
-        if not files:  # what it keeps of other files may change
+        # What it keeps of other files may change; what has held much gives it back when it closes.
+        if not files and _peak() - peak < LITTLE:
             with suppress(duckdb.Error):
                 one.database.execute("USE memory; DETACH corpus")
                 reusable = True
@@ -146,6 +149,10 @@ def tables(
             _idle.append(one)
             while len(_idle) > MOST_IDLE:
                 _idle.pop(0).database.close()
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _opened(limits: tuple[str, Path], readable: Iterable[Path]) -> _Idle:

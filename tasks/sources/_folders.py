@@ -87,11 +87,14 @@ def some_below(
                 looked += 1
                 if looked > (most or MOST_LOOKED):
                     return
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not is_folder and not wanted(entry.name):  # as most are, and cheap to tell
+                    continue
                 if skip_reason(entry.name) or entry.name in aside:
                     continue
-                if not entry.is_dir(follow_symlinks=False):
+                if not is_folder:
                     with suppress(OSError):
-                        if wanted(entry.name) and entry.is_file():
+                        if entry.is_file():
                             yield before + entry.name
                 elif before.count("/") + 1 < depth:
                     folders.append(f"{before}{entry.name}/")

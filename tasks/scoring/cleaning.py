@@ -115,7 +115,8 @@ def sounds(text: str) -> list[tuple[int, str]]:
     if not _SOUND_BEGINS.search(text):
         return []
     text = without_laughing(text)
-    marks, words, end = [], 0, 0
+    marks: list[tuple[int, str]] = []
+    words = end = 0
     for match in _SOUND.finditer(text):
         words += len(text[end : match.start()].split())
         end = match.end()

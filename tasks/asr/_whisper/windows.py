@@ -171,7 +171,12 @@ class Windows:
 
     def _filled(self, clip: SpeechClip) -> Float32s:
         """Encoder output (1, frames, width) of one clip. Of a window that several share, only what
-        they fill is encoded; the rest is that of silence, for the decoder is worse without it."""
+        they fill is encoded; the output for silence is the rest.
+
+        Whisper base on 1,511 words of four recordings: 173 wrong, and 176 with all encoded. With
+        the last half second of output again and again instead of that for silence, 167 of 1,112
+        were wrong, not 152. Clips with their own window are worse: 46 of 273, not 32.
+        """
         length = seconds = self.length(clip)
         if self._short and clip.window is not None:
             seconds = min(ceil(len(clip.samples) / RATE + SILENCE), length)

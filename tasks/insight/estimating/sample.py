@@ -174,16 +174,17 @@ def known(
 def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
     """The results of a batch's recordings that are readable."""
     results: dict[str, SampleResult] = {}
-    columns = ["recording", "outcome", "stage", "reason", "seconds"]
-    for span in batch.ledger().select(columns).to_pylist():
-        if span["stage"] == "shard" and span["outcome"] == "failed":
+    keys = ["recording", "outcome", "stage", "reason"]
+    spans = batch.ledger().select([*keys, "seconds"]).group_by(keys, use_threads=False)
+    for some in spans.aggregate([("seconds", "count"), ("seconds", "sum")]).to_pylist():
+        if some["stage"] == "shard" and some["outcome"] == "failed":
             continue
-        seen = results.setdefault(span["recording"], SampleResult())
-        seen.pending |= span["outcome"] == PENDING
-        if span["outcome"] != "packaged":
-            reason = f"{span['stage']}.{span['reason']}"
+        seen = results.setdefault(some["recording"], SampleResult())
+        seen.pending |= some["outcome"] == PENDING
+        if some["outcome"] != "packaged":
+            reason = f"{some['stage']}.{some['reason']}"
             items, seconds = seen.lost.get(reason, (0, 0.0))
-            seen.lost[reason] = items + 1, seconds + span["seconds"]
+            seen.lost[reason] = items + some["seconds_count"], seconds + some["seconds_sum"]
     rows, outcomes = replace(batch, decided=None).table("rows.arrow"), batch.outcomes()
     passed = pc.invert(unheard(outcomes))
     packaged = pc.equal(outcomes["outcome"], "packaged")

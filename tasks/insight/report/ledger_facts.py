@@ -18,7 +18,6 @@ from ...base.schema import LedgerRow
 from ...storage import tables
 
 LARGE = 8  # reasons that the funnel shows; smaller ones are folded
-SUMMED_BY = ("dataset", "language", "outcome", "reason", "sample_rate")
 ROWS = 40  # of a table by dataset or language; smaller ones are summed in the last
 #: Place of each stage in the funnel.
 ORDER = {"shard": 0, "filter": 1, "enhance": 2, "resample": 3, "transcribe": 4, "package": 5}
@@ -65,12 +64,9 @@ class Ledger:
         yield from tables.row_groups(self.source, columns)
 
     def sums(self) -> pa.Table:
-        """Items and samples by SUMMED_BY, without removed recordings."""
-        sums = []
-        for rows in map(summary.live, self.portions(*SUMMED_BY, "samples")):
-            counted = rows.append_column("items", pa.array(np.ones(len(rows), np.int64)))
-            sums.append(summary.sums_by(counted, SUMMED_BY, ("items", "samples")))
-        return pa.concat_tables(sums)
+        """`summary.SUMS`, without removed recordings."""
+        totals = summary.added(map(summary.totals, self.portions(*summary.COLUMNS)))
+        return summary.live(totals.sums)
 
 
 def funnel(counts: Summary, meanings: Mapping[str, str]) -> list[JsonObject]:

@@ -72,13 +72,12 @@ def gather(
     batches: Sequence[ShardBatch],
     scratch: Path,
     staging: Path,
-    lost: Collection[str] = (),
 ) -> Gathered:
     """Choose the clips of the next version, write its tables, and plan its output shards. Raises
     RunError if it is refused (`safeguards`), or if a table of the newest version is lost or
     damaged.
 
-    `batches`: not decided yet; `lost`: files of the newest version that cannot be linked.
+    `batches`: not decided yet.
     """
     newest = versions.newest(job.out)
     batches, changed = batch_outcomes.decide(job, batches, scratch)
@@ -96,7 +95,7 @@ def gather(
         previous = None
         if newest and described:
             columns = tuple(tables.schema(newest / UTTERANCES_FILE).names)
-            previous = PreviousVersion(newest, described, columns, lost)
+            previous = PreviousVersion(newest, described, columns)
         utterances.write(job, batches, chosen, shards, previous, home)
         for name in (splits.FILE, speakers.FILE):
             if storage.exists(scratch / name):

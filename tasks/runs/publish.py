@@ -142,20 +142,12 @@ def gather(
     same."""
     whole = of_shards(sum(len(batch.shards) for batch in batches))
     gathering = Call("package", "gather", package.gather, whole)
-    unlinkable = [*lost]
-    while True:
-        staging = versions.stage(job.out, versions.next_number(job.out))
-        gathered: Gathered = executor.call(gathering, job, batches, scratch, staging, unlinkable)
-        if not gathered.new and not lost:
-            return gathered, []
-        parts = [(job, staging, part) for part in plan.parts(staging)]
-        linked: list[plan.Linked] = executor.map(LINK, parts)
-        numbers = [number for part in linked for number in part.written]
-        more = [name for part in linked for name in part.lost]
-        if not more:
-            return gathered, numbers
-        unlinkable += more
-        versions.clean(job.out)
+    staging = versions.stage(job.out, versions.next_number(job.out))
+    gathered: Gathered = executor.call(gathering, job, batches, scratch, staging)
+    if not gathered.new and not lost:
+        return gathered, []
+    unlinked = executor.map(LINK, [(job, staging, part) for part in plan.parts(staging)])
+    return gathered, [number for numbers in unlinked for number in numbers]
 
 
 @contextmanager

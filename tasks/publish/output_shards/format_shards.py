@@ -38,7 +38,6 @@ class PreviousVersion:
     home: Path
     described: Mapping[str, Any]  # its dataset.json
     columns: tuple[str, ...]  # of its utterances
-    lost: Collection[str] = ()  # files that are missing or damaged
     #: By format, a hash of what its files depend on of each clip; only of formats in `compared`.
     contents: Mapping[str, UInt64s] = field(default_factory=dict)
 
@@ -60,11 +59,8 @@ class PreviousVersion:
         return bool(settings_then == whole_job.settings_of_plugin("formats", plugin))
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
-        """These files; empty if one of them is lost, or is a link."""
+        """These files; empty if it has not all of them, or one is a link."""
         published: Mapping[str, PublishedEntry] = self.described["files"]
-        paths = [*paths]
-        if not {*paths}.isdisjoint(self.lost):
-            return ()
         try:
             return tuple(
                 PublishedFile(str(storage.inside(self.home, path)), entry["sha256"], entry["bytes"])

@@ -5,8 +5,7 @@ The plan is kept in `.plan/` of the staging folder until the version is publishe
 call needs only the number of its shard. Each row group of `utterances.parquet` has a part of its
 own:
 
-    <part>/rows.arrow     the columns of its rows that formats read: a record batch for each tar,
-                          without rows if the tar is linked in every format
+    <part>/rows.arrow     the columns of its rows that formats read: a record batch for each tar
     <part>/shards.arrow   its output shards, in every format
     hashes/<n>            digests of the files of shard n, written by `write`, then by `check`
 
@@ -23,8 +22,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -87,8 +86,7 @@ def save(
     ]
     laid_out = _laid_out(job, shards, by_format[0], planned)
     seen = laid_out.select(_seen(job, laid_out))
-    written = [not all(one.unchanged for one in some) for some in zip(*by_format, strict=True)]
-    _save_rows(folder / ROWS, seen, [len(shard.rows) for shard in shards], written)
+    _save_rows(folder / ROWS, seen, [len(shard.rows) for shard in shards])
     entries = [asdict(one) for some in by_format for one in some]
     tables.write_arrow(folder / SHARDS, [pa.Table.from_pylist(entries, schema=SHARD)])
     return laid_out.drop_columns([*source_columns, *derived])
@@ -148,14 +146,14 @@ def in_order(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*every, *fields.values()])
 
 
-def _save_rows(path: Path, table: pa.Table, counts: Sequence[int], written: Sequence[bool]) -> None:
+def _save_rows(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
     """Write an Arrow file with a record batch for each count of rows, so that a worker reads only
-    its own; an empty one where no shard is `written`."""
+    its own."""
     [whole] = table.combine_chunks().to_batches()  # once: for each of many batches it takes long
     ends = np.cumsum(counts).tolist()
     with tables.writing(path, table.schema) as out:
-        for low, high, is_written in zip([0, *ends[:-1]], ends, written, strict=True):
-            out.write_batch(whole.slice(low, high - low if is_written else 0))
+        for low, high in pairwise([0, *ends]):
+            out.write_batch(whole.slice(low, high - low))
 
 
 def parts(staging: Path) -> list[int]:
@@ -223,22 +221,16 @@ def _hashes(data: bytes) -> Hashes:
 # What workers do.
 
 
-class Linked(NamedTuple):
-    written: list[int]  # numbers of those that must be written
-    lost: list[str]  # files of the newest version that are missing or damaged
-
-
-def link(job: Job, staging: Path, part: int) -> Linked:
-    """On a worker: link those output shards of a part that the newest version has, too."""
-    result = Linked([], [])
+def link(job: Job, staging: Path, part: int) -> list[int]:
+    """On a worker: link those output shards of a part that the newest version has, too. Returns the
+    numbers of the others, which must be written: also those that are missing or damaged there."""
     newest = versions.newest(job.out)
     guards = _guards(job.out, newest) if newest else {}
-    for index, shard in enumerate(shards_of(staging, part)):
-        if newest is None or not shard.unchanged:
-            result.written.append(number_of(part, index))
-        elif not _linked(staging, shard, newest, guards):
-            result.lost.extend(old.path.removeprefix(f"{newest}/") for old in shard.unchanged)
-    return result
+    return [
+        number_of(part, index)
+        for index, shard in enumerate(shards_of(staging, part))
+        if newest is None or not shard.unchanged or not _linked(staging, shard, newest, guards)
+    ]
 
 
 def _guards(out: Path, version: Path) -> Mapping[str, str]:
@@ -272,7 +264,7 @@ def _linked(staging: Path, shard: OutputShard, newest: Path, guards: Mapping[str
         return True
     path = shard.unchanged[0].path
     log.warning(
-        "%s is damaged or gone; the new version gets a new one",
+        "%s is damaged or gone; it is written again",
         path if len(shard.unchanged) == 1 else f"a file of {path}",
     )
     return False

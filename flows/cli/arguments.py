@@ -29,6 +29,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
+        if message.startswith("unrecognized"):
+            message += "; `uttermill COMMAND --help` lists those of a command"
         sentence = masking.sentence(message)
         print(f"{self.prog}: error: {sentence}", file=sys.stderr)
         raise WrongUsage(sentence)

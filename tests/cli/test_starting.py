@@ -219,6 +219,7 @@ def test_wrong_usage_is_an_object_too(capsys: pytest.CaptureFixture[str], words:
     assert answer["exit"] == 2
     assert printed.err.startswith("usage: uttermill")
     assert printed.err.endswith(f"error: {answer['error']}\n")
+    assert ("unrecognized" in printed.err) == ("COMMAND --help` lists" in printed.err)
     with pytest.raises(SystemExit):
         cli.main([word for word in words if word != "--json"])
     assert capsys.readouterr().out == ""

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import ctranslate2
 import numpy as np
 import pytest
 
@@ -103,44 +102,7 @@ def test_silence_follows_several_utterances_to_the_end_of_their_window(
     windows = backend(engine)._windows
     windows.encode([alone])
     windows.encode([replace(alone, window=both)])
-    assert taken == [20.5, 21.0, 30.0]  # the last one is silence alone
-
-
-def test_what_utterances_leave_of_their_window_is_encoded_once() -> None:
-    """The output for silence stands there, so that all windows of a batch are searched at once."""
-    engine = StubWhisper()
-    shared = [
-        SharedWindow(clip(1, seconds).samples, ((0, 4 * RATE), (5 * RATE, round(seconds * RATE))))
-        for seconds in (20, 25.2, 29)
-    ]
-    given = [SpeechClip(one.samples, None, one) for one in shared]
-    windows = backend(engine)._windows
-    assert [w.heard.text for w in windows.hear([(one, None) for one in given])] == ["one"] * 3
-    assert engine.frames == [2100, 3000, 2700, 3000]
-    assert engine.searches == [3]
-    windows.encode(given)
-    assert engine.frames[4:] == [2100, 2700, 3000]
-    engine = StubWhisper()
-    backend(engine, short_windows=False)._windows.encode(given)
-    assert engine.frames == [3000] * 3
-
-
-def test_the_output_for_silence_stands_behind_what_is_encoded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engine = StubWhisper()
-
-    def encode(mels: Any, to_cpu: bool = False) -> Any:
-        """The place of each frame, and whether the window has sound."""
-        loud = np.full(np.array(mels).shape[2] // 2, np.array(mels).any(), np.float32)
-        places = np.arange(len(loud), dtype=np.float32)
-        return ctranslate2.StorageView.from_array(np.stack([places, loud], axis=1)[None])
-
-    monkeypatch.setattr(engine.model, "encode", encode)
-    window = SharedWindow(clip(1, 20).samples, ((0, 9 * RATE), (10 * RATE, 20 * RATE)))
-    output = np.array(backend(engine)._windows.encode([SpeechClip(window.samples, None, window)]))
-    assert output[0, :, 0].tolist() == [*range(1500)]
-    assert output[0, :, 1].tolist() == [1.0] * 1050 + [0.0] * 450
+    assert taken == [20.5, 30.0]
 
 
 def test_short_windows_are_for_the_model_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:

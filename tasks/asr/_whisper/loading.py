@@ -69,9 +69,8 @@ class Settings(StageSettings):
     short_windows: Literal["auto"] | bool = Field(
         "auto",
         description="Pad a clip to 10, 15, 20, 25 or 30 s, as its length needs, instead of always "
-        "to the 30 s that Whisper was trained on: half the CPU time for clips of about 10 s. Of a "
-        "window that utterances share, encode only what they fill. auto: only with the bundled "
-        "model base, whose texts were measured to be as good.",
+        "to the 30 s that Whisper was trained on: half the CPU time for clips of about 10 s. auto: "
+        "only with the bundled model base, whose texts were measured to be as good.",
     )
     share_windows: bool = Field(
         True,

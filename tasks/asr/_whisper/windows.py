@@ -1,8 +1,7 @@
 """Clips of up to 30 s: each is one window of Whisper, and a batch holds several.
 
-A window is a log-mel spectrogram, padded to a length that depends on the clip alone; what several
-utterances leave of theirs is not encoded. A language that is not forced is detected in the same
-encoder output as the text. On a CPU the encoder takes
+A window is a log-mel spectrogram, padded to a length that depends on the clip alone. A language
+that is not forced is detected in the same encoder output as the text. On a CPU the encoder takes
 windows one by one, which is a sixth faster than together and holds the activations of one only;
 beam search, which reads the same weights for every clip, runs on all windows of one length. A GPU
 encodes the whole batch.
@@ -12,9 +11,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from itertools import pairwise
-from math import ceil, exp, log
+from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +37,6 @@ SECONDS = 30
 #: it. Of 77 clips of 1.5 to 5 s, 112 of 653 words were wrong in 10 s, and 111 in 15 s.
 LENGTHS = ((10, 5.0), (15, 6.5), (20, 11.5), (25, 16.5))
 TAIL = RATE // 2  # samples of digital silence after a clip with its own window
-SILENCE = 1.0  # s of it, at least, after several utterances that share one
 #: A text with a higher compression ratio is a loop (Radford et al. 2022, section 4.5).
 LOOP_RATIO = 2.4
 LOOP_RETRY: Mapping[str, Any] = {"no_repeat_ngram_size": 3}
@@ -82,7 +79,7 @@ class Windows:
 
     def length(self, clip: SpeechClip) -> int:
         """Length of a clip's window, s."""
-        if clip.window is not None or not self._short:
+        if not self._short:
             return SECONDS
         fits = (length for length, room in LENGTHS if len(clip.samples) <= room * RATE)
         return next(fits, SECONDS)
@@ -160,46 +157,21 @@ class Windows:
         return languages_of_windows(self._model, self.encode([window]), [forced])[0]
 
     def encode(self, clips: Sequence[SpeechClip]) -> StorageView:
-        """Encoder output (clips, 50 * seconds, width), for clips whose windows are of one length in
-        seconds."""
+        """Encoder output (clips, 50 * seconds, width) of log-mel spectrograms (clips, mels,
+        100 * seconds), for clips whose windows are of one length in seconds."""
         import ctranslate2
-
-        if self._model.model.device == "cuda":
-            mels = [self._spectrogram(clip, self.length(clip)) for clip in clips]
-            return self._encoded(np.stack(mels))
-        return ctranslate2.StorageView.from_array(np.concatenate([*map(self._filled, clips)]))
-
-    def _filled(self, clip: SpeechClip) -> Float32s:
-        """Encoder output (1, frames, width) of one clip. Of a window that several share, only what
-        they fill is encoded; the output for silence is the rest.
-
-        Whisper base on 1,511 words of four recordings: 173 wrong, and 176 with all encoded. With
-        the last half second of output again and again instead of that for silence, 167 of 1,112
-        were wrong, not 152. Clips with their own window are worse: 46 of 273, not 32.
-        """
-        length = seconds = self.length(clip)
-        if self._short and clip.window is not None:
-            seconds = min(ceil(len(clip.samples) / RATE + SILENCE), length)
-        output = np.array(self._encoded(self._spectrogram(clip, seconds)[None]))
-        if seconds == length:
-            return output
-        return np.concatenate([output, self._silence[:, output.shape[1] :]], axis=1)
-
-    @cached_property
-    def _silence(self) -> Float32s:
-        """Encoder output (1, 1500, width) of digital silence."""
-        mels = self._model.feature_extractor(np.zeros(SECONDS * RATE, np.float32))
-        return np.array(self._encoded(mels[None, :, : SECONDS * 100]))
-
-    def _encoded(self, mels: Float32s) -> StorageView:
-        """Encoder output of spectrograms (windows, mels, 100 * seconds)."""
         from faster_whisper.transcribe import get_ctranslate2_storage
 
-        return self._model.model.encode(get_ctranslate2_storage(mels), to_cpu=False)
+        engine = self._model.model
+        mels = [self._spectrogram(clip) for clip in clips]
+        if engine.device == "cuda" or len(clips) == 1:
+            return engine.encode(get_ctranslate2_storage(np.stack(mels)), to_cpu=False)
+        outputs = [np.array(engine.encode(get_ctranslate2_storage(one[None]))) for one in mels]
+        return ctranslate2.StorageView.from_array(np.concatenate(outputs))
 
-    def _spectrogram(self, clip: SpeechClip, seconds: int) -> Float32s:
-        """Log-mel (mels, 100 * seconds) of the clip and half a second of digital silence, then
-        zeros; after several utterances, digital silence to the end.
+    def _spectrogram(self, clip: SpeechClip) -> Float32s:
+        """Log-mel (mels, 100 * seconds of the window) of the clip and half a second of digital
+        silence, then zeros; after several utterances, digital silence to the end.
 
         The zeros with which the engine pads a spectrogram are not the spectrogram of silence. With
         some silence after it, the end of a tightly cut clip is transcribed better; with 30 s of it,
@@ -208,10 +180,11 @@ class Windows:
         predicts when phrases begin and end, it leaves out the last one, as if it were cut off, if
         zeros follow: in 4 of 9 windows of a talk, and in none with silence.
         """
-        tail = TAIL if clip.window is None else seconds * RATE
-        padded = np.pad(clip.samples, (0, tail))[: seconds * RATE]
-        mels = self._model.feature_extractor(padded)[:, : seconds * 100]
-        window = np.zeros((len(mels), seconds * 100), np.float32)
+        length = self.length(clip)
+        tail = TAIL if clip.window is None else length * RATE
+        padded = np.pad(clip.samples, (0, tail))[: length * RATE]
+        mels = self._model.feature_extractor(padded)[:, : length * 100]
+        window = np.zeros((len(mels), length * 100), np.float32)
         window[:, : mels.shape[1]] = mels
         return window
 

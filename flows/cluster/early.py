@@ -40,15 +40,14 @@ class _Waiting:
         it_reads, self.pipe = os.pipe()
         self.socket, its_socket = socket.socketpair()
         self.number = its_socket.fileno()  # in the process, too
-        tracker = resource_tracker.getfd()
+        tracker: Any = resource_tracker.getfd()
         command = multiprocessing.spawn.get_command_line(tracker_fd=tracker, pipe_handle=it_reads)
         passed = (tracker, its_end, it_reads, self.number)
         data = _dumped(multiprocessing.spawn.get_preparation_data(spawning.NANNY), self)
         with closing(its_socket):
-            self.pid = util.spawnv_passfds(
-                multiprocessing.spawn.get_executable(), command, sorted(passed)
-            )
-        util.close_fds(its_end, it_reads)
+            executable = os.fsencode(multiprocessing.spawn.get_executable())
+            self.pid = util.spawnv_passfds(executable, command, sorted(passed))
+        _close(its_end, it_reads)
         os.write(self.pipe, data)
 
     def is_alive(self) -> bool:
@@ -59,10 +58,15 @@ class _Waiting:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         self.socket.close()
-        util.close_fds(self.sentinel, self.pipe)
+        _close(self.sentinel, self.pipe)
 
 
-def _dumped(what: object, popen: object) -> bytes:
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _dumped(what: object, popen: Any) -> bytes:
     """Pickled for a process that `popen` is to stand for."""
     file = io.BytesIO()
     context.set_spawning_popen(popen)
@@ -122,7 +126,7 @@ class _Popen(popen_fork.Popen):
         with open(begun.pipe, "wb", closefd=False) as pipe:
             pickle.dump(_Handed(begun.number, len(self._pipes), what), pipe)
         self.pid, self.sentinel = begun.pid, begun.sentinel
-        self.finalizer = util.Finalize(self, util.close_fds, (begun.sentinel, begun.pipe))
+        self.finalizer = util.Finalize(self, _close, (begun.sentinel, begun.pipe))
 
 
 def _popen(process: BaseProcess) -> Any:
@@ -134,14 +138,15 @@ def _popen(process: BaseProcess) -> Any:
     return _spawned(process)
 
 
-_spawned: Any = context.SpawnProcess._Popen
+_processes: Any = context.SpawnProcess
+_spawned = _processes._Popen
 
 
 @contextmanager
 def workers(path: str | None, out: str | None, sets: Sequence[str]) -> Iterator[None]:
     """Inside, workers of a run with these arguments of its command line are begun, if it is the
     first into OUT: a later one may have nothing for them to do."""
-    context.SpawnProcess._Popen = staticmethod(_popen)
+    _processes._Popen = staticmethod(_popen)
     try:
         if number := count(path, out, sets):
             variables = {**spawning.variables(), PARENT_VARIABLE: str(os.getpid())}
@@ -155,7 +160,7 @@ def workers(path: str | None, out: str | None, sets: Sequence[str]) -> Iterator[
                 waiting.extend(_Waiting() for _ in range(number))
         yield
     finally:
-        context.SpawnProcess._Popen = staticmethod(_spawned)
+        _processes._Popen = staticmethod(_spawned)
         end()
 
 

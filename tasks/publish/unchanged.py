@@ -170,7 +170,6 @@ def _facts_recipe(job: Job, settings: JsonObject) -> str:
         corpus.compares_speakers(job),
         [*labels_kept(job), second_texts_kept(job)],
         recipe.across_recordings(job) is not None,
-        [job.filter.max_hours, job.filter.max_expansion, job.package.seed],
     )
 
 

@@ -67,7 +67,7 @@ VERDICTS = TranscribeSettings().verdicts
 @pytest.mark.parametrize(
     "change",
     [
-        {"filter": corpus.filters(min=1.3)},
+        {"filter": {**corpus.filters(min=1.3), "max_hours": 1.0, "max_expansion": 1000.0}},
         {"filter": {**corpus.filters(), "duplicate_files": "keep"}},
         {"transcribe": {"verdicts": [{"use": "empty_text", "min_chars": 9}, *VERDICTS[1:]]}},
         {"package": {"weights": {"c": 0.5}, "splits": {"test": 0.2}}},

@@ -22,6 +22,7 @@ from ...base import process_memory
 from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
 from ...plugins.rules import Rule, judge
+from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job
 from ...shard_store import enhanced, hypotheses, manifest, recipe
 from ...shard_store.annotated import filter_rules
@@ -43,6 +44,7 @@ from . import shard_batches
 from .shard_batches import AT, DECIDED, LIMITS, SPANS, STATED, BatchFacts, ShardBatch, arrow_bytes
 
 LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
+MARGIN = 1.001  # of an extent, so that rounding does not matter
 UNCUT = Outcome(ledger.PENDING, "filter", ledger.PENDING)  # of a recording without cuts
 #: Batches that one query decides: to prepare it takes DuckDB ten times as long as to run it on one.
 ASKED_TOGETHER = 50
@@ -123,12 +125,14 @@ def collect(
     damaged, weights = manifest.refuse if strict else manifest.leave, weights_of(job)
     parts: list[ShardFacts] = []
     recordings, unmeasured, by_passing, copies = list[int](), 0, False, False
+    extents: list[tuple[float, float] | None] = []
     for shard in batch.shards:
         listed = (listings or {}).get(shard)
         view = FactView(job, shard, weights, damaged, listed, again=listed is not None)
         parts.append(of_shard(view))
         by_passing = by_passing or view.by_passing
         copies = copies or any(row.get("copy_of") for row in view.recordings)
+        extents.append(_extent(view))
         recordings.append(sum(not row["error_code"] for row in view.processed))
         if not strict:
             unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
@@ -142,6 +146,7 @@ def collect(
         data["voices.arrow"] = arrow_bytes(pa.concat_tables([part.voices for part in parts]))
     if corpus.takes_part(job):
         data["heard.arrow"] = arrow_bytes(_numbered(parts, [part.heard for part in parts]))
+    bounded = [extent for extent in extents if extent is not None]
     facts = BatchFacts(
         files={name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
         recordings=recordings,
@@ -150,12 +155,32 @@ def collect(
         unsettled=[_is_unsettled(part.ledger) for part in parts],
         passing=shard_batches.passing_rules(job) if by_passing else None,
         copies=shard_batches.copying(job) if copies else None,
+        guards=[job.filter.max_hours, job.filter.max_expansion],
+        extent=list(map(max, zip(*bounded, strict=True))) if len(bounded) == len(extents) else None,
         people=shard_batches.said(job, rows["id"]),
     )
     storage.remove(batch.home / "facts.json")  # files of other limits may be there
     for name, content in data.items():
         storage.write_atomic(batch.home / name, content)
     storage.write_atomic(batch.home / "facts.json", facts.model_dump_json().encode())
+
+
+def _extent(view: FactView) -> tuple[float, float] | None:
+    """The most hours and expansion of recordings; None if one is beyond `max_hours` or
+    `max_expansion`."""
+    hours = expansion = 0.0
+    for row in view.processed:
+        cut = view.cut_of(row)
+        if cut is not None and cut.error_code in REFUSED:
+            return None
+        seconds = row["header_seconds"] or 0.0
+        if cut is not None and cut.rate:
+            seconds = max(seconds, cut.decoded / cut.rate)
+        hours = max(hours, seconds / 3600)
+        if seconds > FREE_SECONDS:
+            wide = WIDTH * (row["header_channels"] or 1) * seconds * (row["header_rate"] or 1)
+            expansion = max(expansion, wide / (row["size"] or 1))
+    return MARGIN * hours, MARGIN * expansion
 
 
 def _numbered(parts: Sequence[ShardFacts], tables_of_shards: Sequence[pa.Table]) -> pa.Table:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import operator
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,8 @@ class BatchFacts(BaseModel):
     # What the facts depend on besides their key; null: not at all.
     passing: str | None  # `passing_rules`, if values depend on which clips pass them
     copies: list[bool] | None  # `copying`, if recordings are copies of others
+    guards: list[float]  # the job's `max_hours` and `max_expansion`
+    extent: list[float] | None  # the most hours and expansion of a recording; null: beyond a guard
     people: list[str]  # `said`
 
 
@@ -133,6 +136,11 @@ class ShardBatch:
             if then.passing not in (None, passing_rules(job)):
                 return False
             if then.copies not in (None, copying(job)):
+                return False
+            guards = [job.filter.max_hours, job.filter.max_expansion]
+            if then.guards != guards and (
+                then.extent is None or any(map(operator.ge, then.extent, guards))
+            ):
                 return False
             everything = decision_log.identity(decision_log.by_utterance(job))
             if then.people[0] == everything:

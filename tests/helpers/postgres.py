@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
+from tests.faults.command import soon
 from tests.helpers import by_hand
 
 BINARIES = ("initdb", "pg_ctl", "postgres")
@@ -75,7 +76,7 @@ def serving() -> Iterator[Served]:
         finally:
             if runs(pid):
                 do("pg_ctl", "-D", str(data), "-m", "fast", "-w", "stop")
-            assert not runs(pid)
+            assert soon(lambda: not runs(pid))
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

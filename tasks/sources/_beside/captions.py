@@ -55,11 +55,19 @@ def blocks(text: str) -> Cues:
     starts = [n for n, line in enumerate(lines) if "-->" in line]
     if not starts and not text.startswith("WEBVTT"):
         raise ItemError(BAD_TEXT, "it has no line with times (00:00:01,000 --> 00:00:02,000)")
+    last = 0.0
     for n, following in zip(starts, [*starts[1:], None], strict=bool(starts)):
         times = _TIMES.fullmatch(lines[n])
         if times is None:
             cues.wrong["without a time"] += 1
             continue
+        if clock(times[1]) < last and lines[n - 1].strip() == "1":
+            raise ItemError(
+                BAD_TEXT,
+                f"its numbers and its clock begin anew in line {n}: it is joined of files with a "
+                "clock each; shift the times of the later ones, or give a recording to each",
+            )
+        last = clock(times[1])
         spoken = _said(lines[n + 1 : following], following is None)
         cues.add(Cue(clock(times[1]), clock(times[2]), "\n".join(spoken)))
     return cues

@@ -344,7 +344,7 @@ def test_results_that_arrive_slowly_reach_every_call(
     monkeypatch.setattr(calls, "LOOK_SECONDS", 0.05)
     dispatcher = Dispatcher(lent)
 
-    def call(number: int) -> float:
+    def call(number: int) -> object:
         return dispatcher.run(slow_result, 0.2, within=lambda isolated: 60.0)
 
     with ThreadPoolExecutor(4) as pool:

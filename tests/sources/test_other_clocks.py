@@ -91,13 +91,13 @@ def test_what_has_no_clock_of_its_own_is_refused(tmp_path: Path) -> None:
         error = one(tmp_path, "a.vtt", part.format(zero) + part.format(other)).error
         assert error is not None
         assert "a clock of its own" in error[1]
-    srt = "1\n00:00:0{},000 --> 00:00:09,000\nOne.\n\n2\n00:00:1{},000 --> 00:00:20,000\nTwo.\n\n"
-    error = one(tmp_path, "a.srt", srt.format(1, 1) + srt.format(0, 1)).error
-    assert error is not None
-    assert "begin anew in line 9" in error[1]
     twice = part.format(zero) + part.format(zero).replace("01.000", "01.500")
     found = one(tmp_path, "a.vtt", twice).segments or ()
     assert [segment.text for segment in found] == ["One.", "One."]
+    srt = "1\n00:00:0{},000 --> 00:00:09,000\nOne.\n\n2\n00:00:1{},000 --> 00:00:20,000\nTwo.\n\n"
+    error = one(tmp_path / "b", "a.srt", srt.format(1, 1) + srt.format(0, 1)).error
+    assert error is not None
+    assert "begin anew in line 9" in error[1]
 
 
 def test_a_grid_of_a_part_is_refused(tmp_path: Path) -> None:

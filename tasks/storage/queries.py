@@ -11,6 +11,7 @@ import atexit
 import resource
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,6 +100,7 @@ class _Idle(NamedTuple):
 
 #: To open a database takes 20 ms, for its catalogue of functions; to empty one takes 1 ms.
 _idle: list[_Idle] = []
+_taking = threading.Lock()  # the explorer and reports ask from several threads
 MOST_IDLE = 4
 LITTLE = 1 << 16  # KiB by which the use of one that is kept raised the peak of the process
 
@@ -166,14 +168,15 @@ def _opened(limits: tuple[str, Path], readable: Iterable[Path]) -> _Idle:
 
 def _taken(limits: tuple[str, Path]) -> _Idle | None:
     """One that is idle; None if there is none, or its folder cannot be its own again."""
-    for one in _idle:
-        if one.limits == limits:
-            _idle.remove(one)
-            with suppress(OSError):
-                one.folder.mkdir(0o700)
-                return one
-            one.database.close()
+    with _taking:
+        one = next((one for one in _idle if one.limits == limits), None)
+        if one is None:
             return None
+        _idle.remove(one)
+    with suppress(OSError):
+        one.folder.mkdir(0o700)
+        return one
+    one.database.close()
     return None
 
 

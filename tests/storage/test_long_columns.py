@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,16 @@ def test_a_database_is_used_again_and_is_empty_then(tmp_path: Path) -> None:
         _ = 1 / 0
     with queries.tables(scratch=tmp_path, divisor=3) as database:
         assert database is not failed
+
+
+def test_threads_never_share_a_database(tmp_path: Path) -> None:
+    def numbered(number: int) -> list[Any]:
+        with queries.tables(scratch=tmp_path) as database:
+            database.execute(f"CREATE TABLE numbers AS SELECT {number} AS number")
+            return database.sql("FROM numbers").fetchall()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(numbered, range(200))] == [[(number,)] for number in range(200)]
 
 
 def test_half_of_an_amount_of_memory() -> None:

@@ -3,8 +3,8 @@ long as the run needs until it starts one, and both can be done at once.
 
 Each is a process that multiprocessing spawned as for a worker, up to the point where it waits for
 what it is to run. A nanny that starts a worker takes one instead of spawning another; its pipes and
-environment variables are sent to it. What no nanny takes is killed; so does the kernel if this
-process dies.
+environment variables are sent to it. What no nanny takes is killed, by the kernel if this process
+dies.
 """
 
 from __future__ import annotations
@@ -188,7 +188,13 @@ def count(path: str | None, out: str | None, sets: Sequence[str]) -> int:
         from dask.system import CPU_COUNT  # respects cgroups
 
         return int(given.get("workers") or min(CPU_COUNT, MOST_WORKERS))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
+    except (
+        AttributeError,
+        LookupError,
+        OSError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        yaml.YAMLError,
+    ):
         return 0  # the run itself says what is wrong
-    except RecursionError:  # nested too deeply
-        return 0

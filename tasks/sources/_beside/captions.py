@@ -47,7 +47,7 @@ def blocks(text: str) -> Cues:
     if len(clocks) > 1 or any(clock and not _FROM_ZERO.search(clock) for clock in clocks):
         raise ItemError(
             BAD_TEXT,
-            "it is joined of parts of a stream, each with a clock of its own (X-TIMESTAMP-MAP); "
+            "it was joined from parts of a stream, each with a clock of its own (X-TIMESTAMP-MAP); "
             "write one file of them: ffmpeg -i PLAYLIST.m3u8 FILE.vtt",
         )
     cues = Cues()
@@ -64,8 +64,8 @@ def blocks(text: str) -> Cues:
         if clock(times[1]) < last and lines[n - 1].strip() == "1":
             raise ItemError(
                 BAD_TEXT,
-                f"its numbers and its clock begin anew in line {n}: it is joined of files with a "
-                "clock each; shift the times of the later ones, or give a recording to each",
+                f"its numbers and its clock begin anew in line {n}: it was joined from several "
+                "files, each with a clock of its own; shift the later times, or split the file",
             )
         last = clock(times[1])
         spoken = _said(lines[n + 1 : following], following is None)

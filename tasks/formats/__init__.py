@@ -4,7 +4,9 @@
 """
 
 from ..plugins.contracts.formats import (
+    BY_PLACE,
     FRAMES_PER_SECOND,
+    PLACE,
     Bound,
     Hashes,
     Output,

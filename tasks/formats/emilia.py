@@ -22,26 +22,22 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..base.arrays import Int64s
 from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from ..settings import StageSettings, Threshold
 from ..shard_store import enhanced
-from ..storage import sorted_keys, tables
-from . import Bound, OutputShard, ReaderLimits, _clips, _lists
+from ..storage import tables
+from . import BY_PLACE, PLACE, Bound, OutputShard, ReaderLimits, _clips, _lists
 
 VERSION = 1
 LISTS = (".json",)
-ORDER = ("split", "recording", "start", "end", "id")
-COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
+COLUMNS = (*BY_PLACE, PLACE, *_clips.COLUMNS)  # the rest is in the lists only
 LISTS_ANNOTATIONS = True
 check_weights, rates = _clips.check_weights, _clips.rates
 DNSMOS = {"original": "dnsmos_ovrl", "enhanced": enhanced.after("dnsmos_ovrl")}
-LISTED = (*ORDER, "text", "speaker", "language", *DNSMOS.values(), "audio_is", "labels")
+LISTED = (*BY_PLACE, "text", "speaker", "language", *DNSMOS.values(), "audio_is", "labels")
 SPEAKER = "SPEAKER_00"
 BATCH = 4096  # rows
 #: Amphion's `EmiliaDataset` (models/base/emilia_dataset.py) replaces a clip longer than
@@ -77,26 +73,8 @@ class Settings(StageSettings):
         return _clips.Encoding(self.audio, 1000 * _clips.LOSSY.get(self.audio, 0))
 
 
-def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
-    """`place`: a clip's position among those of its recording in the version."""
-    order = _in_order(rows)
-    codes = [tables.coded(rows[name]).indices for name in ORDER[:2]]
-    grid = np.stack([code.to_numpy(zero_copy_only=False) for code in codes])[:, order]
-    begins = sorted_keys.first_of_runs(*grid)
-    count = np.arange(len(order))
-    places = np.empty(len(order), np.int64)
-    places[order] = count - np.maximum.accumulate(np.where(begins, count, 0))
-    return {"place": pa.array(places)}
-
-
-def _in_order(rows: pa.Table) -> Int64s:
-    keys = [(name, "ascending") for name in ORDER]
-    order: Int64s = pc.sort_indices(rows, sort_keys=keys).to_numpy().astype(np.int64)
-    return order
-
-
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    pairs = zip(rows["recording"].to_pylist(), rows["place"].to_pylist(), strict=True)
+    pairs = zip(rows["recording"].to_pylist(), rows[PLACE].to_pylist(), strict=True)
     return [f"{_stem(split, recording)}_{place}.{settings.audio}" for recording, place in pairs]
 
 
@@ -116,7 +94,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     more, path = _lists.published(home), home / UTTERANCES_FILE
     names = set(tables.schema(path).names)
     table = tables.read(path, columns=[name for name in (*LISTED, *more) if name in names])
-    table = tables.take(table, _in_order(table))
+    table = tables.take(table, tables.order_by(table, BY_PLACE))
     batches = (table.slice(start, BATCH) for start in range(0, len(table), BATCH))
     in_order = (row for batch in batches for row in batch.to_pylist())
     for (split, recording), rows in groupby(in_order, lambda r: (r["split"], r["recording"])):

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError, RunError
-from .tables import take
+from .tables import order_by, take
 
 if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection
@@ -245,8 +244,7 @@ def ordered(
     Few are sorted without DuckDB, which takes half a second to load."""
     if count <= FEW:
         whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
-        order = pc.sort_indices(whole, [(name, "ascending") for name in by])
-        yield iter(take(whole, order.to_numpy()).to_batches(AT_ONCE))
+        yield iter(take(whole, order_by(whole, by)).to_batches(AT_ONCE))
         return
     sql = f"SELECT * FROM given ORDER BY {', '.join(map(identifier, by))}"
     with tables(memory, scratch) as database, streamed(database, rows, schema, sql) as batches:

@@ -345,6 +345,13 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def order_by(table: pa.Table, names: Iterable[str]) -> Int64s:
+    """The numbers of the rows, sorted by these columns."""
+    keys = [(name, "ascending") for name in names]
+    order: Int64s = pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
+    return order
+
+
 def numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> Int32s:
     """The number of each row's name; names that `numbers` lacks get the next ones in it."""
     names = coded(column)

@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import soundfile as sf
 
-from tests.helpers import published
+from tests.helpers import corpus, published
 from tests.helpers.published import Row
 from uttermill.tasks import audio
 from uttermill.tasks.formats import Output, emilia
+from uttermill.tasks.publish.output_shards import format_shards
+from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.shard_store.decision_log import Decision
 
 
 def clip(number: int, recording: str, start: float, **changes: Any) -> Row:
@@ -61,11 +68,31 @@ def test_the_index_is_that_of_the_file(tmp_path: Path) -> None:
 def test_places_depend_on_no_order() -> None:
     names = ("id", "recording", "split", "start", "end")
     table = pa.Table.from_pylist([{name: row[name] for name in names} for row in ROWS])
-    places = emilia.derived(table, emilia.Settings())["place"].to_pylist()
-    assert places == [3, 0, 1, 2, 0, 0, 0]  # equal spans by id
-    back = emilia.derived(table.take(list(range(6, -1, -1))), emilia.Settings())["place"]
-    assert back.to_pylist() == places[::-1]
-    assert len(emilia.derived(table.slice(0, 0), emilia.Settings())["place"]) == 0
+
+    def placed(rows: pa.Table) -> list[int]:
+        return format_shards.places([Plugin(use="emilia")], rows.select).to_pylist()
+
+    assert placed(table) == [3, 0, 1, 2, 0, 0, 0]  # equal spans by id
+    assert placed(table.take(list(range(6, -1, -1)))) == placed(table)[::-1]
+    assert placed(table.slice(0, 0)) == []
+    assert format_shards.places([Plugin(use="wenet")], table.select) is None
+
+
+def test_clips_after_a_dropped_one_move_up(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in/a.wav", corpus.speech(1, 4.0, 16000), 16000)
+    parts = [{"start": n, "end": n + 0.9, "text": f"text {n}"} for n in range(4)]
+    (tmp_path / "in/a.json").write_text(json.dumps({"segments": parts}))
+    filters = {**corpus.filters(), "segmenter": {"use": "given"}}
+    job = corpus.job(tmp_path, filter=filters, package={"formats": ["emilia"]})
+    one = corpus.run(job)[0].path
+    ids = pq.read_table(one / "utterances.parquet").sort_by("start")["id"].to_pylist()
+    assert len(ids) == 4
+    decision_log.append(job.out, [Decision(ids[1], "drop", None)])
+    two = corpus.run(job)[0].path
+    [entries] = lists(two).values()
+    assert [entry["id"] for entry in entries] == [ids[0], *ids[2:]]
+    assert verify(two) == []
 
 
 def test_mp3_has_the_length_of_the_clip(tmp_path: Path) -> None:

@@ -38,8 +38,7 @@ from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import blobs
 from uttermill.tasks.storage import versions
 
-PLACED = "tests.plugins.placed_format"
-FORMATS = [*shelves.names("formats"), PLACED]
+FORMATS = [*shelves.names("formats")]
 PACKAGE = {"tar_hours": 2.5 / 3600}  # two groups of six short recordings
 SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*")
 SILENT = ("ctm", "textgrid")  # they hold no audio
@@ -99,7 +98,7 @@ def shards_of(version: Path, use: str) -> list[OutputShard]:
     table = pq.read_table(version / "utterances.parquet")
     plugin = datacard.formats_of(versions.described(version))[use]
     module, settings = plugins.FORMATS.resolve(plugin)
-    whole = format_shards.with_columns(table, module.derived(table, settings))
+    whole = format_shards.with_places(table, format_shards.places([plugin], table.select))
     found = []
     for index, group in enumerate(layout.published_shards([table])):
         split, number, _, first, count, *_ = group
@@ -109,12 +108,8 @@ def shards_of(version: Path, use: str) -> list[OutputShard]:
     return found
 
 
-def folder(use: str) -> str:
-    return "placed" if use == PLACED else use
-
-
 def of_format(version: Path, use: str) -> list[str]:
-    return [name for name in corpus.content(version) if name.split("/")[0] == folder(use)]
+    return [name for name in corpus.content(version) if name.split("/")[0] == use]
 
 
 @pytest.mark.full
@@ -136,7 +131,7 @@ def test_alone_it_is_what_it_is_among_others(
     one = corpus.content(alone(use))
     among = corpus.content(made / "out/datasets/v0001")
     assert {name: one[name] for name in of_format(alone(use), use)} == {
-        name: data for name, data in among.items() if name.split("/")[0] == folder(use)
+        name: data for name, data in among.items() if name.split("/")[0] == use
     }
     rows = pq.read_table(alone(use) / "utterances.parquet").to_pylist()
     assert {row["shard"] for row in rows} == {shard.path for shard in shards_of(alone(use), use)}
@@ -150,8 +145,6 @@ def test_growth_links_what_stayed(grown: tuple[Path, Path], use: str) -> None:
     new = shards_of(two, use)
     assert len(old) == 2
     assert len(new) == 3
-    if use == PLACED:  # places moved: each clip's depends on all others
-        return
     for before, after in zip(old, new, strict=False):
         assert [(one / path).stat().st_ino for path in before.files] == [
             (two / path).stat().st_ino for path in after.files
@@ -182,15 +175,6 @@ def test_a_kill_leaves_half_of_no_format(made: Path, tmp_path: Path, kills: int)
         assert corpus.temps(job.out) == []
 
 
-@pytest.mark.full
-def test_what_follows_from_all_rows_is_written_anew(grown: tuple[Path, Path]) -> None:
-    """The seventh id comes last, so that no place has moved; one before them moves all."""
-    _, two = grown
-    ids = sorted(pq.read_table(two / "utterances.parquet")["id"].to_pylist())
-    places = {path.rpartition("/")[2] for p in shards_of(two, PLACED) for path in p.files}
-    assert places == {f"{place}-{key}.txt" for place, key in enumerate(ids)}
-
-
 def kinds(version: Path, use: str) -> dict[str, str]:
     """One file of each kind: of each suffix, in a shard and among the lists."""
     held = {path for shard in shards_of(version, use) for path in shard.files}
@@ -219,9 +203,10 @@ def test_other_samples_or_texts_are_found_without_a_hash(
 ) -> None:
     """Damage from before the hash was taken: a shard is read back against its rows."""
     version = alone(use)
-    module, settings = plugins.FORMATS.resolve(Plugin(use=use))
+    plugin = Plugin(use=use)
+    module, settings = plugins.FORMATS.resolve(plugin)
     table = pq.read_table(version / "utterances.parquet")
-    table = format_shards.with_columns(table, module.derived(table, settings))
+    table = format_shards.with_places(table, format_shards.places([plugin], table.select))
     shard = shards_of(version, use)[0]
     rows = table.slice(0, shard.clips).to_pylist()
     hashes: Hashes = {}
@@ -285,9 +270,11 @@ def test_what_a_library_encodes_is_compared_with_what_was_written(
     hashes: Hashes = {}
     rows = [published.row(n) for n in range(3)]
     [shard] = published.publish(tmp_path, use, [rows], hashes, **settings)
-    module, own = plugins.FORMATS.resolve(Plugin.model_validate({"use": use, **settings}))
+    plugin = Plugin.model_validate({"use": use, **settings})
+    module, own = plugins.FORMATS.resolve(plugin)
     table = pq.read_table(tmp_path / "utterances.parquet")
-    told = format_shards.with_columns(table, module.derived(table, own)).to_pylist()
+    places = format_shards.places([plugin], table.select)
+    told = format_shards.with_places(table, places).to_pylist()
     path = next(path for path in shard.files if path.endswith(ending))
     whole = (tmp_path / path).read_bytes()
     assert hashes[path] == storage.hashed(tmp_path / path)
@@ -331,7 +318,7 @@ def faults(
     "chosen",
     [
         {"use": "emilia", "audio": "mp3"},
-        *(tiers.nightly({"use": use}) for use in FORMATS if use not in (PLACED, *SILENT)),
+        *(tiers.nightly({"use": use}) for use in FORMATS if use not in SILENT),
     ],
 )
 def test_a_damaged_blob_is_in_no_version(
@@ -402,7 +389,7 @@ SETTINGS = [
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("use", "field", "value"),
-    [(PLACED, "times", 2), SETTINGS[0], *(tiers.nightly(*one) for one in SETTINGS[1:])],
+    [SETTINGS[0], *(tiers.nightly(*one) for one in SETTINGS[1:])],
 )
 def test_another_setting_writes_that_format_anew(
     made: Path, tmp_path: Path, use: str, field: str, value: Any
@@ -424,16 +411,15 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
     made: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(made / "in", tmp_path / "in")
-    chosen = [use for use in FORMATS if use != PLACED]
-    one, _ = corpus.run(corpus.job(tmp_path, package=package(*chosen)))
+    one, _ = corpus.run(corpus.job(tmp_path, package=package(*FORMATS)))
     rows = pq.read_table(one.path / "utterances.parquet").to_pylist()
     first = rows[0]["shard"]
     for row in rows:
         if row["shard"] == first:
             os.unlink(row["source_path"])
-    two, _ = corpus.run(corpus.job(tmp_path, package=package(*chosen, max_removed_fraction=1)))
+    two, _ = corpus.run(corpus.job(tmp_path, package=package(*FORMATS, max_removed_fraction=1)))
     moved = 0
-    for use in chosen:
+    for use in FORMATS:
         before, (after,) = shards_of(one.path, use)[1], shards_of(two.path, use)
         same = [(one.path / a).stat().st_ino == (two.path / b).stat().st_ino
                 for a, b in zip(before.files, after.files, strict=True)]  # fmt: skip

@@ -77,8 +77,9 @@ def publish(
     table = pa.Table.from_pylist(flat, schema=pa.schema(fields))
     home.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, home / "utterances.parquet")
-    module, checked = plugins.FORMATS.resolve(Plugin.model_validate({"use": use, **settings}))
-    whole = format_shards.with_columns(table, module.derived(table, checked))
+    plugin = Plugin.model_validate({"use": use, **settings})
+    module, checked = plugins.FORMATS.resolve(plugin)
+    whole = format_shards.with_places(table, format_shards.places([plugin], table.select))
     numbers = {each["id"]: each["number"] for each in flat}
     made: list[OutputShard] = []
     at = 0

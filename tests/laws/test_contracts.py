@@ -18,6 +18,7 @@ from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.base import schema, shelves
 from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import PLACE
 from uttermill.tasks.plugins.annotation_kinds import Events, Label
 from uttermill.tasks.plugins.contracts import CONTRACTS, filled, lacking, members, misspelt
 from uttermill.tasks.plugins.rules import Limit
@@ -35,7 +36,6 @@ OF_OUR_OWN = [
     ("segmenters", "tests.plugins.leaky"),
     ("resamplers", "tests.plugins.gated_resampler"),
     ("asr", "tests.plugins.seen_asr"),
-    ("formats", "tests.plugins.placed_format"),
 ]
 #: Parameters of what a contract declares as `Callable | None`.
 CALLABLES = {
@@ -111,7 +111,7 @@ def test_control_a_setting_without_a_description_is_seen() -> None:
     assert undescribed(Bare) == ["limit"]
 
 
-@pytest.mark.parametrize("use", [*shelves.names("formats"), "tests.plugins.placed_format"])
+@pytest.mark.parametrize("use", shelves.names("formats"))
 def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
     asked = plugins.FORMATS.load(use)
     unknown = set(asked.COLUMNS) - set(schema.UTTERANCES.names)
@@ -125,13 +125,15 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
         *(field.name for field in schema.REFERENCE_WORDS),
         *map(enhanced.after, plugins.columns("filters", "dnsmos")),
     }
-    if unknown and not hasattr(plugins.module("formats", use), "derived"):
-        assert unknown <= {
+    assert unknown <= {
+        PLACE,
+        *(
             column
             for shelf in plugins.MEASURING
             for name in shelves.names(shelf)
             for column in plugins.columns(shelf, name)
-        }
+        ),
+    }
 
 
 @pytest.mark.parametrize("use", shelves.names("asr"))

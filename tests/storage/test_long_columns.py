@@ -19,12 +19,14 @@ import pytest
 
 from tests.helpers import own_mounts
 from uttermill.tasks.base.errors import RunError
-from uttermill.tasks.formats import emilia, kaldi
+from uttermill.tasks.formats import kaldi
 from uttermill.tasks.insight.report.ledger_facts import Ledger
 from uttermill.tasks.publish.choosing import next_version
 from uttermill.tasks.publish.choosing.components import Names, Nodes
 from uttermill.tasks.publish.corpus import identities
 from uttermill.tasks.publish.corpus.identities import VOICES
+from uttermill.tasks.publish.output_shards import format_shards
+from uttermill.tasks.settings import Plugin
 from uttermill.tasks.storage import queries, tables
 
 ROWS, LONG, CHUNKS = 64, 1 << 20, 34  # 2.1 GiB in all
@@ -78,7 +80,7 @@ def test_places_in_recordings_of_long_names(long: pa.ChunkedArray) -> None:
     columns = {"split": pa.array(["train"] * count), "recording": long}
     columns |= {"start": np.arange(count)[::-1].astype(float), "end": np.ones(count)}
     columns |= {"id": pa.array([f"{n}" for n in range(count)])}
-    place = emilia.derived(pa.table(columns), emilia.Settings())["place"].to_numpy()
+    place = format_shards.places([Plugin(use="emilia")], pa.table(columns).select).to_numpy()
     assert (place.reshape(CHUNKS, ROWS) == np.arange(CHUNKS)[::-1, None]).all()
 
 

@@ -283,8 +283,9 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     clips = layout.clips_of(rows, job.package)
     groups = layout.lay_out_clips(clips, job.package, 1)
     rows = rows.take(np.concatenate([group.rows for group in groups]))
-    derived = format_shards.all_derived(job, rows.schema, rows.select)
-    published = packaging_plan.save(job, staging, groups, rows, derived)
+    places = format_shards.places(job.package.formats, rows.select)
+    with_places = format_shards.with_places(rows, places)
+    published = packaging_plan.save(job, staging, groups, with_places)
     return {
         "shards": [*packaging_plan.numbered(staging)],
         "clips": rows.num_rows,

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
 Rows = Sequence[ClipRow]  # of one output shard
 ReadPcm = Callable[[ClipRow], "Int16s"]  # the samples of a row, int16 [n] mono
+#: A column beside those of `utterances.parquet`, for formats that name it in COLUMNS: a clip's
+#: position among those of its recording in its split, which are in the order of BY_PLACE.
+PLACE = "place_in_recording"
+BY_PLACE = ("split", "recording", "start", "end", "id")
 
 
 class PublishedFile(NamedTuple):
@@ -128,7 +132,7 @@ class Format(VersionedPlugin):
     @abstractmethod
     def COLUMNS(self) -> tuple[str, ...]:
         """The columns that the names and bytes of its files depend on: of `utterances.parquet`, and
-        those that `derived` adds. If none has changed since the previous version, all files of a
+        perhaps PLACE. If none has changed since the previous version, all files of a
         shard are linked from it. With `sha256_enhanced`, it writes the enhanced clip beside the
         original (`shard_store.blobs.beside`)."""
 
@@ -223,10 +227,4 @@ class Format(VersionedPlugin):
 
     def described(self, settings: PluginSettings, rate: int) -> JsonObject:
         """Its entry in dataset.json under `features`: what it computes of clips at `rate` Hz."""
-        return {}
-
-    def derived(self, rows: pa.Table, settings: PluginSettings) -> dict[str, pa.Array]:
-        """Columns from ALL rows of the version, one value a row, such as a clip's position in its
-        recording. `files`, `write` and `check` get them; `verify` computes them again, so they must
-        not depend on the order of the rows, nor on `shard`, `generation` and `offset`."""
         return {}

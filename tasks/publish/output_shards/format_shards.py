@@ -17,12 +17,12 @@ from ...base.arrays import UInt64s
 from ...base.errors import ConfigError, UnsafePlace
 from ...base.json_types import PublishedEntry
 from ...base.schema import UTTERANCES_FILE, AnyRow, ClipRow, Published, published
-from ...formats import OutputShard, PublishedFile
+from ...formats import BY_PLACE, PLACE, OutputShard, PublishedFile
 from ...plugins.contracts import Format
 from ...settings import Plugin, StageSettings
 from ...settings.job import Job
 from ...shard_store import whole_job
-from ...storage import queries, tables
+from ...storage import queries, sorted_keys, tables
 from ...storage.versions import Proved
 from ..dataset import datacard
 from .layout import ShardClips
@@ -70,39 +70,26 @@ class PreviousVersion:
             return ()
 
 
-def derived(
-    plugin: Plugin, schema: pa.Schema, read: Callable[[list[str]], pa.Table]
-) -> dict[str, pa.Array]:
-    """The columns that a format derives from all rows of a version. `schema`: of these rows;
-    `read`: reads some of their columns, and is called only if the format derives any."""
-    module, settings = plugins.FORMATS.resolve(plugin)
-    if not module.derived(schema.empty_table(), settings):
-        return {}
-    return module.derived(read([name for name in module.COLUMNS if name in schema.names]), settings)
+def places(formats: Iterable[Plugin], read: Callable[[list[str]], pa.Table]) -> pa.Array | None:
+    """The column PLACE of all rows of a version; None if none of these formats asks for it. `read`:
+    reads some of their columns."""
+    if not any(PLACE in plugins.FORMATS.load(plugin.use).COLUMNS for plugin in formats):
+        return None
+    rows = read([*BY_PLACE])
+    order = tables.order_by(rows, BY_PLACE)
+    codes = (tables.coded(rows[name]).indices.to_numpy() for name in BY_PLACE[:2])
+    begins = sorted_keys.first_of_runs(*(code[order] for code in codes))
+    count = np.arange(len(order))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = count - np.maximum.accumulate(np.where(begins, count, 0))
+    return pa.array(numbers)
 
 
-def all_derived(
-    job: Job, schema: pa.Schema, read: Callable[[list[str]], pa.Table]
-) -> dict[str, pa.Array]:
-    """`derived` of all formats of a job. A column's name is prefixed by its format's
-    (`lhotse_shar:name`), because two formats may derive columns of the same name."""
-    return {
-        f"{plugin.use}:{name}": values
-        for plugin in job.package.formats
-        for name, values in derived(plugin, schema, read).items()
-    }
-
-
-def own_columns(use: str, planned: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """A plan's table, in which the columns that the format derives have no prefix."""
-    names = [name.removeprefix(f"{use}:") for name in planned.schema.names]
-    return planned.rename_columns(names)
-
-
-def with_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
-    for name, values in columns.items():
-        table = table.append_column(name, values)
-    return table
+def with_places(table: pa.Table, numbers: pa.Array | None, first: int = 0) -> pa.Table:
+    """The table with the column PLACE, if there is one: from its row `first` on."""
+    if numbers is None:
+        return table
+    return table.append_column(PLACE, numbers.slice(first, len(table)))
 
 
 def visible(
@@ -143,16 +130,13 @@ def compared(job: Job, planned: pa.Schema, previous: PreviousVersion) -> dict[st
     columns = dict[str, list[str]]()
     for plugin in job.package.formats:
         module, settings = plugins.FORMATS.resolve(plugin)
-        depending = set(module.columns(settings))
+        depending = {*module.columns(settings)} - {PLACE}
         # If a measure was added or removed since, all files that hold measures change.
         same = depending & {*planned.names} == depending & {*previous.columns}
         if not same or not previous.has_format(plugin, job.package.publish):
             continue
-        renamed = own_columns(plugin.use, planned.empty_table())
-        wanted = {*visible(module, renamed, settings=settings).column_names}
-        pairs = zip(planned.names, renamed.column_names, strict=True)
-        names = [name for name, own_name in pairs if own_name in wanted]
-        if {n for n in names if not n.startswith(f"{plugin.use}:")} <= {*previous.columns}:
+        names = visible(module, planned.empty_table(), settings=settings).column_names
+        if {*names} - {PLACE} <= {*previous.columns}:
             columns[plugin.use] = names
     return columns
 
@@ -181,13 +165,12 @@ def published_contents(
     """`contents` of the previous version's clips."""
     place, every = previous.home / UTTERANCES_FILE, dict.fromkeys(chain(*columns.values()))
     stored = [name for name in every if name in previous.columns]
-    of_formats = dict[str, pa.Array]()
-    if any(":" in name for name in every.keys() - {*stored}):
-        of_formats = all_derived(job, tables.schema(place), lambda names: tables.read(place, names))
+    numbers = None
+    if PLACE in every:
+        numbers = places(job.package.formats, lambda names: tables.read(place, names))
     parts, first = [dict.fromkeys(columns, np.zeros(0, np.uint64))], 0
     for rows in tables.row_groups(place, stored, Proved(previous.home)) if stored else ():
-        values = {name: column.slice(first, len(rows)) for name, column in of_formats.items()}
-        parts.append(contents(database, with_columns(rows, values), columns))
+        parts.append(contents(database, with_places(rows, numbers, first), columns))
         first += len(rows)
     return {name: np.concatenate([part[name] for part in parts]) for name in columns}
 
@@ -200,10 +183,10 @@ def of_format(
     content: UInt64s | None = None,
 ) -> list[OutputShard]:
     """The output shards of one format, with the previous version's files where their content is the
-    same. `planned`: the rows of the shards, with the columns of `all_derived`; `content`: of each
-    of them, as `PreviousVersion.contents`."""
+    same. `planned`: the rows of the shards, perhaps with PLACE; `content`: of each of them, as
+    `PreviousVersion.contents`."""
     module, settings = plugins.FORMATS.resolve(plugin)
-    now = visible(module, own_columns(plugin.use, planned), settings=settings)
+    now = visible(module, planned, settings=settings)
     same: list[int | None] = [None] * len(shards)
     if previous and content is not None:
         same = same_as(shards, content, previous.contents[plugin.use])

@@ -33,7 +33,7 @@ from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest, RunError
 from ...base.logs import log
 from ...base.schema import UTTERANCES, ClipRow
-from ...formats import Hashes, Output, OutputShard, PublishedFile
+from ...formats import PLACE, Hashes, Output, OutputShard, PublishedFile
 from ...plugins.contracts import Format
 from ...settings import StageSettings
 from ...settings.job import Job
@@ -64,32 +64,31 @@ def save(
     home: Path,
     shards: Sequence[ShardClips],
     rows: pa.Table,
-    derived: Mapping[str, pa.Array],
     previous: PreviousVersion | None = None,
     contents: Mapping[str, UInt64s] | None = None,
     part: int = 0,
 ) -> pa.Table:
     """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
 
-    `rows`: rows of the shards, in order; `derived`, `contents`: what `format_shards.all_derived`
-    and `contents` have of them.
+    `rows`: rows of the shards, in order, perhaps with PLACE; `contents`: `format_shards.contents`
+    of them.
     """
     folder = _folder(home, part)
     folder.mkdir(parents=True)
     source_columns = [*sources_of(job)]
-    planned = format_shards.with_columns(rows, derived)
-    published = planned.drop_columns(source_columns)
+    published = rows.drop_columns(source_columns)
     by_format = [
         format_shards.of_format(plugin, shards, published, previous, content)
         for plugin in job.package.formats
         for content in [contents.get(plugin.use) if contents else None]
     ]
-    laid_out = _laid_out(job, shards, by_format[0], planned)
+    laid_out = _laid_out(job, shards, by_format[0], rows)
     seen = laid_out.select(_seen(job, laid_out))
     _save_rows(folder / ROWS, seen, [len(shard.rows) for shard in shards])
     entries = [asdict(one) for some in by_format for one in some]
     tables.write_arrow(folder / SHARDS, [pa.Table.from_pylist(entries, schema=SHARD)])
-    return laid_out.drop_columns([*source_columns, *derived])
+    places = {PLACE} & {*rows.column_names}
+    return laid_out.drop_columns([*source_columns, *places])
 
 
 def _folder(home: Path, part: int) -> Path:
@@ -110,10 +109,8 @@ def _seen(job: Job, table: pa.Table) -> list[str]:
     those that say where PCM is stored."""
     seen = {"id", *PCM_COLUMNS}
     for plugin in job.package.formats:
-        renamed = format_shards.own_columns(plugin.use, table.schema.empty_table())
-        wanted = {*format_shards.seen(plugins.FORMATS.load(plugin.use), renamed).column_names}
-        pairs = zip(table.column_names, renamed.column_names, strict=True)
-        seen |= {name for name, own_name in pairs if own_name in wanted}
+        module = plugins.FORMATS.load(plugin.use)
+        seen |= {*format_shards.seen(module, table.schema.empty_table()).column_names}
     return [name for name in table.column_names if name in seen]
 
 
@@ -186,8 +183,7 @@ def _rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[Clip
     """The rows of an output shard as its format gets them, with `more` columns."""
     with tables.arrow(_folder(staging, part_of(number)) / ROWS) as file:
         batch = pa.ipc.open_file(file).get_batch(one.group)
-    columns = format_shards.own_columns(one.format, batch)
-    return format_shards.rows_for(plugins.FORMATS.load(one.format), columns, *more)
+    return format_shards.rows_for(plugins.FORMATS.load(one.format), batch, *more)
 
 
 def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:

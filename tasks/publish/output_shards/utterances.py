@@ -52,8 +52,8 @@ def write(
         rows = next_version.rows_of(batches, chosen.clips.row[clips], names)
         return _named(rows, chosen, clips)
 
-    derived = format_shards.all_derived(job, published, read)
-    planned = pa.schema([*published, *((name, v.type) for name, v in derived.items())])
+    places = format_shards.places(job.package.formats, read)
+    planned = format_shards.with_places(published.empty_table(), places).schema
     placed = pa.schema([*schema, (PLACE, pa.int32())])
     parts = _placed(batches, place_of_row, schema.names)
     limits = job.package.memory, job.scratch
@@ -71,10 +71,9 @@ def write(
             span = clips[first : first + len(rows)]
             named = _named(rows, chosen, span)
             labelled = _labelled(job, named, chosen.frozen)
-            columns = {name: v.slice(first, len(rows)) for name, v in derived.items()}
-            with_derived = format_shards.with_columns(labelled, columns)
-            content = format_shards.contents(database, with_derived, compared)
-            write_rows(plan.save(job, home, some, labelled, columns, previous, content, part))
+            to_plan = format_shards.with_places(labelled, places, first)
+            content = format_shards.contents(database, to_plan, compared)
+            write_rows(plan.save(job, home, some, to_plan, previous, content, part))
             first += len(rows)
 
 

@@ -212,7 +212,7 @@ class Portion(NamedTuple):
     plugin: Plugin
     first: int  # index of the first of `shards` among all
     shards: list[PublishedShard]
-    derived: dict[str, pa.Array]  # columns that the format derives, for their rows
+    places: pa.Array | None  # the column PLACE of their rows
 
 
 def faults_read_back(version: Path, described: DatasetJson, seen: set[str]) -> Iterator[str]:
@@ -227,15 +227,14 @@ def faults_read_back(version: Path, described: DatasetJson, seen: set[str]) -> I
 
 def _portions(version: Path, described: DatasetJson) -> Iterator[Portion]:
     path = version / UTTERANCES_FILE
-    schema = tables.schema(path)
     shards = published_shards(tables.row_groups(path, ["shard", "split", "generation"]))
     for plugin in datacard.formats_of(described).values():
-        derived = format_shards.derived(plugin, schema, partial(tables.read, path))
+        places = format_shards.places([plugin], partial(tables.read, path))
         for first in range(0, len(shards), AT_ONCE):
             some = shards[first : first + AT_ONCE]
             low, rows = some[0].first, sum(shard.clips for shard in some)
-            columns = {name: values.slice(low, rows) for name, values in derived.items()}
-            yield Portion(version, plugin, first, some, columns)
+            of_rows = None if places is None else places.slice(low, rows)
+            yield Portion(version, plugin, first, some, of_rows)
 
 
 Read = tuple[list[str], list[str]]  # faults, and files that were read
@@ -278,9 +277,8 @@ def read(portion: Portion) -> Read:
     begin = 0
     for index, published_shard in enumerate(portion.shards, portion.first):
         split, number, _, first, count, *_ = published_shard
-        columns = {name: values.slice(begin, count) for name, values in portion.derived.items()}
+        rows = format_shards.with_places(table.read(first, count), portion.places, begin)
         begin += count
-        rows = format_shards.with_columns(table.read(first, count), columns)
         files = module.files(split, number, format_shards.visible(module, rows), settings)
         shard = OutputShard(portion.plugin.use, split, number, index, count, tuple(files))
         seen += files

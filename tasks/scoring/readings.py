@@ -217,6 +217,14 @@ _ONE = re.compile(r"(?<![\d.,:/⁄])1(?=\s?[^\W\d_]|$)")
 _FRACTION = re.compile(
     r"(?<![\d/⁄])(?:(?P<whole>\d+)\s+)?(?P<of>\d)[/⁄](?P<all>10|[2-9])(?![\d/⁄])"
 )
+#: A number in Roman figures, perhaps with the ending of a French ordinal; I is a word, and M, D, C
+#: and L are initials.
+_ROMAN = re.compile(
+    r"\b(?!I\b|[CL]\b)(?=[CLXVI]+(?:er?)?\b)"
+    r"(C{0,3}(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3}))(?:er?)?\b"
+)
+_ROMAN_FIGURES = {"C": 100, "L": 50, "X": 10, "V": 5, "I": 1}
+_RANKS = {"en": ("the",), "de": ("der", "die", "des", "dem", "den")}  # Henry *the* eighth
 _SUM = re.compile(
     r"(?P<before>[$€£]\s?)?(?<![\d.,])(?P<whole>\d+)[.,](?P<part>\d\d)(?!\d)(?P<after>\s?[$€£元])?"
 )
@@ -228,7 +236,7 @@ def forms(text: str, code: str) -> list[Forms]:
     language = languages.of(base(code))
     if not language.times:
         return []
-    rules = _units, _times, _fractions, _and_half, _ones, _ordinals, _sums, _others
+    rules = _units, _times, _fractions, _and_half, _ones, _ordinals, _roman, _sums, _others
     return sorted(form for rule in rules for form in rule(text, language))
 
 
@@ -251,13 +259,15 @@ def _times(text: str, language: Language) -> Iterator[Forms]:
     pattern = rf"(?<![\d:.,])(?:{language.clock})(?![\d:])(?P<half>\s?[ap]\.?\s?m\b\.?)?"
     for match in re.finditer(pattern, text, re.IGNORECASE):
         hour, minute = (figures for figures in match.groups()[:-1] if figures)
-        half = " " + " ".join(re.findall("[apmAPM]", match["half"])) if match["half"] else ""
+        letters = re.findall("[apmAPM]", match["half"] or "")
+        halves = {" ".join(["", *letters]), f" {''.join(letters)}"} if letters else {""}
         hours = dict.fromkeys((int(hour), int(hour) % 12 or 12))  # 13:30 is half past one, too
         phrases = [
             form + half
             for template in language.times
             for number in hours
             for form in _at(template, number, minute, language)
+            for half in sorted(halves)
         ]
         if code == "zh" and int(hour) > 12:
             phrases += [half_day + phrase for half_day in _HALF_DAYS for phrase in phrases]
@@ -342,6 +352,19 @@ def _ordinals(text: str, language: Language) -> Iterator[Forms]:
         for match in re.finditer(r"(?<![\d.,])(\d{1,2})\.\s?(\d{1,2})\.(?:(\d{4})\b)?", text):
             both = zip(*(ordinals(code, number) for number in match.group(1, 2)), strict=False)
             yield Forms(*match.span(), tuple(f"{d} {m} {match[3] or ''}" for d, m in both))
+
+
+def _roman(text: str, language: Language) -> Iterator[Forms]:
+    """Chapter IV: four; Henry VIII: the eighth."""
+    for match in _ROMAN.finditer(text):
+        values = [_ROMAN_FIGURES[figure] for figure in match[1]]
+        # A smaller figure before a larger one is subtracted.
+        signed = [a if a >= b else -a for a, b in zip(values, [*values[1:], 0], strict=True)]
+        number = str(sum(signed))
+        ranks = ordinals(language.code, number)
+        articles = _RANKS.get(language.code, ())
+        with_article = [f"{article} {rank}" for article in articles for rank in ranks]
+        yield Forms(*match.span(), (number, *ranks, *with_article))
 
 
 def _others(text: str, language: Language) -> Iterator[Forms]:

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ...tasks.base import environment
 from ...tasks.base.process_memory import importing, without_pandas
-from ...tasks.stages import spawn_check
 
 IS_WORKER = __name__ == "__mp_main__"
-if IS_WORKER and (parent := environment.early_parent()) is not None:
-    spawn_check.die_with_parent(parent)
 with importing():
     import distributed
 

@@ -17,8 +17,6 @@ from .errors import ConfigError
 
 #: Set by the client that spawns workers; absent where workers are started by hand.
 VERSION_VARIABLE = "UTTERMILL_VERSION"
-#: The process that began a worker before its run had read its settings.
-PARENT_VARIABLE = "UTTERMILL_PARENT"
 #: Set by a client that spawns workers for one run: the modules that its settings need, as JSON (see
 #: `tasks.plugins.loading`). Empty or absent where workers may serve any run.
 ENGINES_VARIABLE = "UTTERMILL_ENGINES"
@@ -41,12 +39,6 @@ def visible_gpus() -> str | None:
 def client_version() -> str | None:
     """Version of the client that spawned this worker."""
     return os.environ.get(VERSION_VARIABLE)
-
-
-def early_parent() -> int | None:
-    """Process ID of the client, in a worker that waits for what it is to run."""
-    pid = os.environ.get(PARENT_VARIABLE)
-    return None if pid is None else int(pid)
 
 
 def engines() -> dict[str, str] | None:

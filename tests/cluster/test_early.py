@@ -23,7 +23,7 @@ import sys, time
 from uttermill.flows.cluster import early
 if __name__ == "__main__":
     with early.workers(None, sys.argv[1], ["cluster.workers=2"]):
-        print(*(waiting.pid for waiting in early.waiting), flush=True)
+        print(*(waiting.process.pid for waiting in early.waiting), flush=True)
         time.sleep(600)
 """
 
@@ -54,7 +54,7 @@ def test_the_first_run_into_an_out_begins_its_local_workers(
 def test_they_become_the_workers_with_what_the_run_asks_for(tmp_path: Path) -> None:
     settings = ClusterSettings(workers=1, memory_limit="2GB")
     with early.workers(None, f"{tmp_path}/out", ["cluster.workers=2"]):
-        begun = {waiting.pid for waiting in early.waiting}
+        begun = {waiting.process.pid for waiting in early.waiting}
         with Cluster(settings, tmp_path / "scratch", engines={"json": "loads"}) as cluster:
             (pid,) = cluster.client.run(os.getpid).values()
             (engines,) = cluster.client.run(environment.engines).values()
@@ -68,15 +68,16 @@ def test_a_killed_one_is_replaced_by_another(tmp_path: Path) -> None:
     settings = ClusterSettings(workers=1, memory_limit="2GB")
     with early.workers(None, f"{tmp_path}/out", ["cluster.workers=1"]):
         (begun,) = early.waiting
-        os.kill(begun.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, begun.pid, os.WEXITED | os.WNOWAIT)
+        pid = begun.process.pid
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         with Cluster(settings, tmp_path / "scratch", engines={}) as cluster:
-            assert begun.pid not in cluster.client.run(os.getpid).values()
+            assert pid not in cluster.client.run(os.getpid).values()
 
 
 def test_none_outlives_a_run_that_is_refused_or_killed(tmp_path: Path) -> None:
     with early.workers(None, f"{tmp_path}/a", ["cluster.workers=1"]):
-        refused = [waiting.pid for waiting in early.waiting]
+        refused = [waiting.process.pid for waiting in early.waiting]
     assert len(refused) == 1
     assert not psutil.pid_exists(refused[0])
 

@@ -42,7 +42,7 @@ LEDGER = ("stage", "threshold", "detail", "channel", "track")
 SEPARATORS = ",;\t"
 #: How a column is called in the version's table, where it differs.
 _STORED = {
-    "reference": "CASE WHEN text_source = 'reference' THEN text ELSE reference END",
+    "reference": "CASE WHEN text_source = 'reference' THEN text END",
     "heard": "hypothesis",
     "limit": "threshold",
 }
@@ -82,12 +82,10 @@ def rows(corpus: Corpus, every: bool = False) -> Iterator[JsonObject]:
 
 
 def _selected(name: str, columns: Mapping[str, object]) -> str:
-    needs = {"reference": ("text_source", "text", "reference")}.get(
-        name, (_STORED.get(name, name),)
-    )
-    if not {*needs} <= {*columns}:
-        return "NULL"
-    return _STORED.get(name, identifier(name))
+    if name == "reference":  # FIRST columns are always there
+        return _STORED[name]
+    stored = _STORED.get(name, name)
+    return identifier(stored) if stored in columns else "NULL"
 
 
 def _measures(job: Job) -> dict[tuple[str, str], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,9 @@ import pyarrow as pa
 from ...tasks import plugins, storage
 from ...tasks.base import schema, shelves
 from ...tasks.base.errors import ConfigError, CorruptManifest, RunError
-from ...tasks.base.logs import log
 from ...tasks.publish.corpus import limits
 from ...tasks.publish.outcomes import shard_batches
+from ...tasks.shard_store import manifest
 from ...tasks.storage import queries, versions
 from ...tasks.storage.queries import identifier, literal
 
@@ -69,18 +69,17 @@ def load(
     the texts of dropped clips, from checkpoints. ConfigError, with the reason, if the version's
     tables cannot be shown."""
     try:
-        try:
-            _create(cursor, name, out, version, home, heard)
-        except duckdb.Error as error:
-            if isinstance(error, NO_DAMAGE):
-                raise
-            _create(cursor, name, out, version, home, heard, only_version=True)
-            log.warning(
-                "checkpoints of %s are left out, because one cannot be read: %s; a run makes it "
-                "again",
-                out,
-                first_line(error),
+        with _parquet(cursor, out, version, home, heard) as views:
+            cursor.execute(
+                f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
+                f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
+                "CASE WHEN trim(text) = '' THEN 0 ELSE "
+                "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 END AS spoken "
+                f"FROM ({_select(views, _numbered(cursor))})"
             )
+        # A page is a hundred rows from anywhere: without an index, each reads a block of every
+        # column.
+        cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
     except duckdb.PermissionException as error:
         raise ConfigError(
             f"a link in {out} leads to a file elsewhere, which the explorer does not read; "
@@ -112,31 +111,6 @@ NO_DAMAGE = (
 )
 
 
-def _create(
-    cursor: duckdb.DuckDBPyConnection,
-    name: str,
-    out: Path,
-    version: Path,
-    home: Path,
-    heard: bool,
-    only_version: bool = False,
-) -> None:
-    """Create the table `name`; `only_version`: without anything from checkpoints."""
-    with _parquet(cursor, out, version, home, only_version) as views:
-        if not heard:
-            views.pop("transcribe", None)
-        cursor.execute(
-            f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
-            f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
-            "CASE WHEN trim(text) = '' THEN 0 ELSE "
-            "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 END AS spoken "
-            f"FROM ({_select(views, _numbered(cursor))})"
-        )
-    # A page is a hundred rows from anywhere: without an index, each reads a block of every
-    # column.
-    cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
-
-
 def compared(columns: Collection[str]) -> str:
     """SQL for the text of an item as it is compared, whose words are counted."""
     words = 'coalesce("normalised", "text")' if "normalised" in columns else '"text"'
@@ -162,9 +136,10 @@ def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
 
 @contextmanager
 def _parquet(
-    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path, only_version: bool
+    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path, heard: bool
 ) -> Iterator[dict[str, Types]]:
-    """Views on the existing files: types of columns by name, by view."""
+    """Views on the version's tables, and on what OUT's checkpoints add: types of columns by name,
+    by view."""
     store = storage.store_of(out)
     views: dict[str, Types] = {}
     wanted = [n for n in store.tree(version) if n.startswith(TABLES)]
@@ -174,18 +149,16 @@ def _parquet(
     storage.refuse_links(version)  # DuckDB's globs follow them
     storage.refuse_links(out / "manifests")
     with store.reading(version, wanted, home) as folder:
-        globs = {n: parquet_glob(folder / f"{n}.parquet") for n in ("ledger", "utterances")}
-        # Fetched from a bucket, checkpoints would be thousands of requests.
-        manifests = None if only_version else store.mounted(out / "manifests")
-        if manifests is not None:
-            for stage in ("shard", "resample", "transcribe"):
-                globs[stage] = str(manifests / stage / "*" / "*.parquet")
-        for view, pattern in globs.items():
+        for view in ("ledger", "utterances"):
+            pattern = parquet_glob(folder / f"{view}.parquet")
             if cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
                 table = f"read_parquet({literal(pattern)}, union_by_name=true)"
-                views[view] = _view(cursor, view, table, "filename")
-        if manifests is not None and _has_facts(cursor, out):
-            views["facts"] = _view(cursor, "facts", STORED, "''")
+                views[view] = _view(cursor, view, table)
+        # Fetched from a bucket, checkpoints would be thousands of requests.
+        if store.mounted(out / "manifests") is not None:
+            for view, parts in (("facts", _facts(out, heard)), ("recordings", _recordings(out))):
+                if _insert(cursor, f"stored_{view}", parts):
+                    views[view] = _view(cursor, view, f"stored_{view}")
         needed = [("ledger", LEDGER_NEEDS, schema.LEDGER_FILE)]
         needed += [("utterances", {"id"}, schema.UTTERANCES_FILE)] if "utterances" in views else []
         for view, names, file in needed:
@@ -195,43 +168,57 @@ def _parquet(
         yield views
 
 
-#: Columns of facts that other tables have, or that nobody looks for, by type.
-FACTS_APART = {
-    TEXT: (*limits.FIXED.names, *limits.KNOWN.names),
-    NUMBER: ("seconds", "heard", *limits.KNOWN.names),
-}
 LEDGER_APART = frozenset(
     ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording", "channel")
 )
 #: Columns without which nothing of a version can be shown.
 LEDGER_NEEDS = {"recording", "utterance", "start", "end", "seconds", "sample_rate", "outcome"}
+#: Facts that other tables have, or that nobody looks for.
+FACTS_APART = {*limits.FIXED.names, *limits.KNOWN.names} - {"id", "words", "word_errors"}
+#: What clips that are not packaged would be published with.
+TEXTS = ("text", "normalised", "text_source", "hypothesis")
 
 
-STORED = "stored_facts"
-
-
-def _has_facts(cursor: duckdb.DuckDBPyConnection, out: Path) -> bool:
-    """Copy the sound facts of utterances into the table STORED; false if there are none. Those
-    that a killed run left may have other columns."""
-    names = set[str]()
+def _facts(out: Path, heard: bool) -> Iterator[pa.Table]:
+    """Measures and, with `heard`, TEXTS of the utterances of the last run, by `id`."""
     for batch in shard_batches.stored(out):
-        with suppress(CorruptManifest), queries.given(cursor, batch.table(shard_batches.LIMITS)):
+        with suppress(CorruptManifest):
+            facts = batch.table(shard_batches.LIMITS)
+            facts = facts.drop_columns([n for n in facts.column_names if n in FACTS_APART])
+            rows = batch.table("rows.arrow", TEXTS) if heard else None  # in the same order
+            for text in TEXTS if rows is not None else ():
+                facts = facts.append_column(text, rows[text])
+            yield facts
+
+
+def _recordings(out: Path) -> Iterator[pa.Table]:
+    """What sources state about recordings."""
+    for shard in manifest.shards(out):
+        yield manifest.listed(out, shard).select(["recording", "speaker", "labels"])
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, name: str, parts: Iterable[pa.Table]) -> bool:
+    """Make a table of all parts; false if there is none. Those that a killed run left may have
+    other columns."""
+    names = set[str]()
+    for part in parts:
+        with suppress(duckdb.ConversionException), queries.given(cursor, part):
             kinds = {name: kind for name, kind, *_ in cursor.execute("DESCRIBE given").fetchall()}
             if not names:
-                cursor.execute(f"CREATE OR REPLACE TEMP TABLE {STORED} AS FROM given LIMIT 0")
-            for name in kinds.keys() - names if names else ():
-                cursor.execute(f"ALTER TABLE {STORED} ADD COLUMN {identifier(name)} {kinds[name]}")
-            cursor.execute(f"INSERT INTO {STORED} BY NAME FROM given")
+                cursor.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM given LIMIT 0")
+            for column in kinds.keys() - names if names else ():
+                add = f"ALTER TABLE {name} ADD COLUMN {identifier(column)} {kinds[column]}"
+                cursor.execute(add)
             names |= kinds.keys()
+            cursor.execute(f"INSERT INTO {name} BY NAME FROM given")
     return bool(names)
 
 
-def _view(cursor: duckdb.DuckDBPyConnection, view: str, table: str, part: str) -> Types:
+def _view(cursor: duckdb.DuckDBPyConnection, view: str, table: str) -> Types:
     """Create a view of a table whose columns have unique names, as DuckDB compares them, and only
-    texts and numbers: values of other types become texts. `part`: SQL of the column of that name,
-    the name of a checkpoint, whose newest part sorts last."""
+    texts and numbers: values of other types become texts."""
     meant = {"ledger": schema.LEDGER, "utterances": schema.UTTERANCES}.get(view)
-    taken = {_compared(name) for name in (*HIDDEN, "part")}
+    taken = {_compared(name) for name in HIDDEN}
     types, columns = dict[str, str](), list[str]()
     for name, kind, *_ in cursor.execute(f"DESCRIBE SELECT * FROM {table}").fetchall():
         if kind.endswith("[]"):  # shown on a clip's own page; too much for all clips
@@ -251,8 +238,9 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, table: str, part: str) -
                 types[free := _free(LABEL + label, taken)] = TEXT
                 value = _as(TEXT, f"map_extract(labels, {literal(label)})[1]")
                 columns.append(f"{value} AS {identifier(free)}")
-    listed = ", ".join([*columns, f"{part} AS part"])
-    cursor.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {listed} FROM {table}")
+    cursor.execute(
+        f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {', '.join(columns)} FROM {table}"
+    )
     return types
 
 
@@ -316,26 +304,21 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
         add("cer", NUMBER, "u.char_errors / nullif(u.chars, 0)")
     if u:
         joins.append("LEFT JOIN utterances u ON u.id = l.utterance")
-    if d.get("id") == TEXT:
-        for column in (name for name, kind in d.items() if name not in FACTS_APART[kind]):
-            add(column, d[column], f"d.{identifier(column)}")
+    if d:
+        for column, kind in d.items():
+            value = f"d.{identifier(column)}"
+            if column in TEXTS:  # of clips that this version does not hold
+                value = f"CASE WHEN l.outcome IN ('dropped', 'failed') THEN {value} END"
+            if column != "id":
+                add(column, kind, value)
         joins.append("LEFT JOIN facts d ON d.id = l.utterance")
-    if _has(views, "resample", RESAMPLED) and _has(views, "transcribe", TRANSCRIBED):
-        add("text", TEXT, "t.text")
-        add("hypothesis", TEXT, "t.text")
-        add("reference", TEXT, "t.reference")
-        joins.append(UNPACKAGED_TEXTS)
-    if _has(views, "shard", {"recording": TEXT}):
-        stated = [
-            name
-            for name, kind in views["shard"].items()
-            if kind == TEXT and (name == "speaker" or name.startswith(LABEL))
-        ]
+    if stated := [name for name in views.get("recordings", {}) if name != "recording"]:
         for name in stated:
-            add(name, TEXT, f"r.{identifier(name)}")
+            if name != "labels":
+                add(name, TEXT, f"r.{identifier(name)}")
         chosen = "".join(f", any_value({n}) AS {n}" for n in map(identifier, stated))
         joins.append(
-            f"LEFT JOIN (SELECT recording{chosen} FROM shard GROUP BY recording) r "
+            f"LEFT JOIN (SELECT recording{chosen} FROM recordings GROUP BY recording) r "
             "ON r.recording = l.recording"
         )
     columns = (
@@ -343,24 +326,6 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
         for name, values in expressions.items()
     )
     return f"SELECT l.item, {', '.join(columns)} {' '.join(joins)}"
-
-
-#: Texts of what is not packaged, from the checkpoints.
-UNPACKAGED_TEXTS = (
-    'LEFT JOIN (SELECT a.recording, a.start, a."end", arg_max(h.text, h.part) AS text, '
-    "arg_max(h.reference, h.part) AS reference "
-    'FROM (SELECT DISTINCT audio, recording, start, "end" FROM resample) a '
-    "JOIN transcribe h ON h.audio = a.audio WHERE h.text IS NOT NULL GROUP BY ALL) t "
-    "ON l.outcome IN ('dropped', 'failed') AND t.recording = l.recording "
-    'AND t.start = round(l.start * l.sample_rate) AND t."end" = round(l."end" * l.sample_rate)'
-)
-#: Columns that checkpoints need to be joined.
-RESAMPLED = {"audio": TEXT, "recording": TEXT, "start": NUMBER, "end": NUMBER}
-TRANSCRIBED = {"audio": TEXT, "text": TEXT, "reference": TEXT}
-
-
-def _has(views: Mapping[str, Types], view: str, columns: Types) -> bool:
-    return columns.items() <= views.get(view, {}).items()
 
 
 def _is_number(kind: str) -> bool:
@@ -374,7 +339,6 @@ def meanings() -> dict[str, tuple[str, str]]:
     by_column: dict[str, tuple[str, str]] = {
         "wer": ("1", "word errors by words of the reference"),
         "cer": ("1", "character errors by characters of the reference"),
-        "reference": ("", "the source's text of a clip that is not packaged"),
     }
     for shelf in plugins.MEASURING:
         for use in shelves.names(shelf):

@@ -32,7 +32,6 @@ from . import prepare
 from .checks import check
 from .cluster import worker_counts
 from .flow_parameters import among, takes
-from .progress import Progress
 from .run import estimates, metrics, run_folder
 from .run.cluster_executor import ClusterExecutor, opened
 from .run.task_run_groups import TaskRunObserver
@@ -75,8 +74,9 @@ def estimate(**parameters: Any) -> JsonObject:
         versions.begin_layout(job.out, versions.next_number(job.out) - 1)
         prepare.record(job, "estimate", run.place)
         threaded = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
-        with opened(threaded, settings.cluster, measured, run.folder) as (executor, progress):
-            result, costs = run_sample(threaded, executor, progress, wanted)
+        observer = TaskRunObserver(threaded)
+        with opened(threaded, settings.cluster, measured, run.folder, observer) as executor:
+            result, costs = run_sample(threaded, executor, observer, wanted)
         result["run"] = run.folder.name
         result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
         estimates.keep(job, run.folder, result, costs)
@@ -86,9 +86,8 @@ def estimate(**parameters: Any) -> JsonObject:
 
 
 def run_sample(
-    job: Job, executor: ClusterExecutor, progress: Progress, wanted: SampleSettings
+    job: Job, executor: ClusterExecutor, observer: TaskRunObserver, wanted: SampleSettings
 ) -> tuple[JsonObject, Costs]:
-    observer = TaskRunObserver(job, progress)
     sharded = pipeline.sharded(job, executor, observer)
     members, failed = sample.frame(job.out, sharded.shards)
     count = sample.size(len(members), wanted.fraction, wanted.least)

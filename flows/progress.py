@@ -130,15 +130,20 @@ class Standing:
         return max(0.0, seconds) if seconds > -WAITS else None
 
 
-class Progress:
-    """Bars of a run; a context manager; every method may be called from any thread.
+class Progress(Observer):
+    """Bars of a run, which it observes; a context manager; every method may be called from any
+    thread.
 
     Seconds are seconds of audio. A stage may be started again with a larger total while recordings
     are still being found. `advance(..., reused=True)` moves the bar without changing the speed.
+    Files that the sources skipped are listed in `folder`.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    task_runs = 0  # recorded in Prefect
+
+    def __init__(self, stream: TextIO | None = None, folder: Path | None = None) -> None:
         stream = stream if stream is not None else output()
+        self._folder = folder
         self._lock = threading.RLock()
         self._stages: dict[str, Standing] = {}
         self._left_out: dict[tuple[str, str], float] = {}  # by stage and shard
@@ -207,6 +212,10 @@ class Progress:
                 line = f"{stage}: {hours(standing.done)} of audio in {clock(standing.seconds)}"
                 speed = f", {standing.speed}" if standing.speed else ""
                 print(line + speed, file=self._stream, flush=True)
+
+    def sharded(self, sharding: Sharded) -> None:
+        if self._folder is not None:
+            ledger_items.write_skipped(self._folder, sharding.skipped)
 
     def standing(self) -> list[Standing]:
         with self._lock:
@@ -299,26 +308,3 @@ def handlers() -> list[logging.Handler]:
     # One handler may serve several loggers; placeholders in the list have none.
     by_id = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
     return list(by_id.values())
-
-
-class ProgressObserver(Observer):
-    """The observer of a run without Prefect. Files that the sources skipped are listed in
-    `folder`."""
-
-    task_runs = 0  # task runs recorded in Prefect
-
-    def __init__(self, progress: Progress, folder: Path | None = None) -> None:
-        self._progress, self._folder = progress, folder
-
-    def start(self, stage: str, total_seconds: float) -> None:
-        self._progress.start(stage, total_seconds)
-
-    def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
-        self._progress.advance(stage, seconds, reused)
-
-    def finish(self, stage: str) -> None:
-        self._progress.finish(stage)
-
-    def sharded(self, sharding: Sharded) -> None:
-        if self._folder is not None:
-            ledger_items.write_skipped(self._folder, sharding.skipped)

@@ -52,18 +52,18 @@ def opened(
     settings: ClusterSettings,
     metrics: Metrics,
     folder: Path,
+    progress: Progress,
     started: Cluster | None = None,
-) -> Iterator[tuple[ClusterExecutor, Progress]]:
-    """The executor of a run, whose cluster (`started`, if early) ends with the context, and its
-    progress bars."""
-    workers = started or cluster_of(job, settings, folder)
-    with Progress() as progress, workers as cluster:
+) -> Iterator[ClusterExecutor]:
+    """The executor of a run, whose cluster (`started`, if early) ends with the context, as does its
+    `progress`."""
+    with progress, started or cluster_of(job, settings, folder) as cluster:
         cluster.when_started(lambda c: c.subscribe_topic(worker.TOPIC, progress.on_event))
         cluster.forward_logging()
         with dask_reported(cluster, folder / DASK_REPORT):
             executor = ClusterExecutor(cluster, settings, metrics)
             cluster.demand = executor.dispatcher.wanted
-            yield executor, progress
+            yield executor
 
 
 class ClusterExecutor:

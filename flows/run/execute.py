@@ -43,7 +43,7 @@ from . import estimates, ledger_items, metrics, plans, prometheus, report, run_f
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do avoids
     from ..cluster.cluster import Cluster
-    from ..progress import Progress, ProgressObserver
+    from ..progress import Progress
     from ..server.live_artifacts import RunBoard
     from .cluster_executor import ClusterExecutor
 
@@ -52,7 +52,7 @@ ALONE_SECONDS = 10 * 3600.0
 HELD_S = 5.0  # s between two checks whether OUT is free
 NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of a run without workers
 
-MakeObserver = Callable[[Job, "Progress", Path], "ProgressObserver"]
+MakeProgress = Callable[[Job, Path], "Progress"]
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Body:
         self._open.callback(cluster.close)
         cluster.start()
 
-    def work(self, observed: MakeObserver, live: RunBoard | None = None) -> JsonObject:
+    def work(self, shown: MakeProgress, live: RunBoard | None = None) -> JsonObject:
         """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`.
 
         `live` shows the run in Prefect.
@@ -101,18 +101,17 @@ class Body:
         from .cluster_executor import opened as opened_cluster
 
         folder, job = self.run.folder, worker_counts.with_threads(self.job, self.settings.cluster)
-        measured = metrics.Metrics()
-        given = (job, self.settings.cluster, measured, folder, self._cluster)
-        with opened_cluster(*given) as (executor, progress):
+        measured, progress = metrics.Metrics(), shown(job, folder)
+        given = (job, self.settings.cluster, measured, folder, progress, self._cluster)
+        with opened_cluster(*given) as executor:
             with metrics.recorded(folder, measured):
                 if live is not None:
                     live.watch(progress)
-                observer = observed(job, progress, folder)
-                ended = pipeline.run(job, executor, observer, self._begun)
+                ended = pipeline.run(job, executor, progress, self._begun)
             losses = vars(executor.dispatcher.losses)
             if any(losses.values()):
                 pipeline.sweep(self.job.out)  # files that a worker was writing when it died
-            return self._finished(ended, measured, losses, live, observer.task_runs, executor)
+            return self._finished(ended, measured, losses, live, progress.task_runs, executor)
 
     def _finished(
         self,

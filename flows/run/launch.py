@@ -19,7 +19,7 @@ from ...tasks.settings import StageSettings
 from ...tasks.stages.listing import entries
 from ..checks import check
 from ..flow_parameters import values
-from ..progress import ProgressObserver, waiting
+from ..progress import Progress, waiting
 from ..server import prefect_settings
 from ..settings import History, PrepareSettings, SampleSettings
 from . import execute, run_folder
@@ -74,7 +74,7 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
             from . import cluster_executor  # noqa: F401
 
         opened.start_workers()
-        return opened.work(lambda job, progress, folder: ProgressObserver(progress, folder))
+        return opened.work(lambda job, folder: Progress(folder=folder))
     with _recorded(settings.history, opened if early else None) as server:
         from ..prepare import prepare as flow
 

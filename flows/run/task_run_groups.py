@@ -24,7 +24,7 @@ from ...tasks.runs.executor import Step
 from ...tasks.settings.job import Done, Job
 from ...tasks.stages.contract import PER_SHARD
 from ..cluster.calls import NotBegun
-from ..progress import Progress, ProgressObserver
+from ..progress import Progress
 from ..server import history, live_artifacts
 from ..server.artifact_text import escaped, table
 
@@ -187,11 +187,11 @@ class _StageRun:
         return Done(self._stage, "", sum(computed), sum(reused))
 
 
-class TaskRunObserver(ProgressObserver):
+class TaskRunObserver(Progress):
     """The observer of a flow run: its steps are Prefect task runs."""
 
-    def __init__(self, job: Job, progress: Progress, folder: Path | None = None) -> None:
-        super().__init__(progress, folder)
+    def __init__(self, job: Job, folder: Path | None = None) -> None:
+        super().__init__(folder=folder)
         self._counting = threading.Lock()
         self._chosen_size = job.shard.hours is not None
         self._group_of: dict[str, TaskRunGroup] = {}  # of each shard, while grouped chains run

@@ -140,7 +140,6 @@ def measured(
     from tests.bench import _width_workers
     from uttermill.flows.cluster import worker
     from uttermill.flows.cluster.settings import ClusterSettings
-    from uttermill.flows.progress import Progress
     from uttermill.flows.run.cluster_executor import opened
     from uttermill.flows.run.metrics import Metrics
     from uttermill.flows.run.task_run_groups import TaskRunObserver
@@ -171,9 +170,8 @@ def measured(
 
     @flow(name="width", persist_result=False)
     def run() -> int:
-        with opened(job, settings, Metrics(), out) as (executor, progress):
-            assert isinstance(progress, Progress)
-            observer = TaskRunObserver(job, progress)
+        observer = TaskRunObserver(job)
+        with opened(job, settings, Metrics(), out, observer) as executor:
             executor.call(Call("shard", "pid", os.getpid))  # nothing has started: stays here
             began = time.monotonic()
             assert executor.cluster.client is not None

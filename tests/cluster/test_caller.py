@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers import corpus
 from uttermill.flows.cluster.settings import ClusterSettings
-from uttermill.flows.progress import ProgressObserver
+from uttermill.flows.progress import Progress
 from uttermill.flows.run import cluster_executor
 from uttermill.flows.run.task_run_groups import TaskRunObserver
 from uttermill.tasks import pipeline
@@ -128,7 +128,7 @@ def test_a_store_that_is_away_after_nothing_new_fails_no_run(
 def test_what_runs_calls_hears_of_no_step_and_the_other_way_round() -> None:
     """So that a run can be watched in another way without another way of running it."""
     executors = (callers.Here, callers.Alone, cluster_executor.ClusterExecutor)
-    observers = (callers.Observer, ProgressObserver, TaskRunObserver)
+    observers = (callers.Observer, Progress, TaskRunObserver)
     runs, hears = {"call", "map", "stage"}, {"step", "start", "advance", "finish", "sharded"}
     for executor in executors:
         assert runs <= {*dir(executor)}

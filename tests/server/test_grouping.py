@@ -18,7 +18,6 @@ from tests.helpers.shared_server import Server
 from uttermill.flows.cluster.calls import NotBegun
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
-from uttermill.flows.progress import Progress
 from uttermill.flows.run import task_run_groups
 from uttermill.flows.run.cluster_executor import ClusterExecutor
 from uttermill.flows.server import history, live_artifacts
@@ -95,7 +94,7 @@ def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
     @flow(persist_result=False)
     def parent() -> None:
         seen.append(UUID(str(flow_run.id)))
-        observer = task_run_groups.TaskRunObserver(Job(Path("out")), Progress())
+        observer = task_run_groups.TaskRunObserver(Job(Path("out")))
         seen.append(observer)
 
         def chain(shard: str) -> list[Done]:

@@ -47,11 +47,12 @@ def prepare(**parameters: Any) -> JsonObject:
     waits = partial(live_artifacts.remark, level=logging.INFO) if scheduled else None
     with execute.opened(settings, waits) as run:
         record(run.job, "prepare", run.run.place)
-        with live_artifacts.live(run.job.out) as live:
-            result = run.work(TaskRunObserver, live)
-    if execute.current.get() is None:  # else the command waits for Prefect's records first
-        run_folder.close_prefect_note(run.run.place)
-    return result
+        try:
+            with live_artifacts.live(run.job.out) as live:
+                return run.work(TaskRunObserver, live)
+        finally:  # while it holds OUT, whose next run takes runs without a noted end for dead
+            if execute.current.get() is None:  # else the command waits for Prefect's records first
+                run_folder.close_prefect_note(run.run.place)
 
 
 def record(job: Job, kind: str, place: Path) -> None:
@@ -60,7 +61,7 @@ def record(job: Job, kind: str, place: Path) -> None:
     if (run := history.current_run()) is not None:
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
         name = history.flow_run_name(run.name, kind, datasets, datetime.now().astimezone())
-        run_folder.write_prefect_note(place, str(run.id), history.owner())
+        run_folder.write_prefect_note(place, str(run.id))
         # Without these, the run still does its work; of a server that is gone, its end says so.
         few = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1})
         with few, suppress(httpx.HTTPError):

@@ -36,8 +36,6 @@ from .cluster.settings import ClusterSettings
 #: Where a local run records itself in Prefect.
 History = Literal["auto", "own", "none", "server"]
 AnyOf = TypeVar("AnyOf", bound=Source)
-#: The container of a setting: a mapping, or a list of plug-ins.
-Holder = dict[str, JsonValue] | list[JsonValue]
 
 
 class PrepareSettings(StageSettings):
@@ -282,14 +280,14 @@ def assign(data: JsonObject, sets: Iterable[str]) -> None:
         trusted.trust(value)  # a command line is its user's
         if keys[-1] == "use" and len(keys) > 1 and not adds:
             keys, value = keys[:-1], {"use": value}
-        place: Holder = data
+        place: Any = data  # a mapping, or a list of plug-ins
         default: JsonValue = {
             name: field.default.model_dump(mode="json")
             for name, field in PrepareSettings.model_fields.items()
             if isinstance(field.default, StageSettings | Plugin)
         }
         while True:
-            last, keys = _first_key(place, keys)
+            last, keys = _first_step(place, keys, assignment)
             usual = default.get(last) if isinstance(default, dict) else None
             if not keys:
                 break
@@ -301,28 +299,35 @@ def assign(data: JsonObject, sets: Iterable[str]) -> None:
             if not isinstance(place, dict) or not isinstance(items, list):
                 raise ConfigError(f"--set {assignment!r}: {name} is not a list; write = for +=")
             value = [*items, *(value if isinstance(value, list) else [value])]
-        if isinstance(place, list):
-            place[_index_of(place, last, assignment)] = value
-        else:
-            place[last] = value
+        place[last] = value
 
 
-def _first_key(place: Holder, keys: list[str]) -> tuple[str, list[str]]:
-    """The first key, and those after it. In a list, a dotted plug-in name counts as one key."""
-    for entry in place if isinstance(place, list) else ():
-        names = (entry.get("use"), entry.get("name")) if isinstance(entry, dict) else (entry,)
-        for name in names:
+def _first_step(place: Any, keys: list[str], assignment: str) -> tuple[Any, list[str]]:
+    """The key that the first of `keys` names in a mapping, or the index in a list, and the keys
+    after it. An entry of a list goes by its number, or by the `use` or `name` of a plug-in, whose
+    dots separate no keys."""
+    if not isinstance(place, list):
+        return keys[0], keys[1:]
+    entries = [entry if isinstance(entry, dict) else {"use": entry} for entry in place]
+    for index, entry in enumerate(entries):
+        for name in (entry.get("use"), entry.get("name")):
             if isinstance(name, str) and keys[: (parts := name.count(".") + 1)] == name.split("."):
-                return name, keys[parts:]
-    return keys[0], keys[1:]
+                return index, keys[parts:]
+    if keys[0].isdecimal() and int(keys[0]) < len(place):
+        return int(keys[0]), keys[1:]
+    names = [str(entry.get("use") or entry.get("name")) for entry in entries]
+    raise ConfigError(
+        f"--set {assignment!r}: the list has no entry {keys[0]}; "
+        f"{explaining.meant(keys[0], names)}it has {', '.join(names) or 'none'}; key.list+=value "
+        "adds one"
+    )
 
 
-def _step_into(place: Holder, key: str, assignment: str, default: JsonValue) -> Holder:
+def _step_into(place: Any, key: Any, assignment: str, default: JsonValue) -> Any:
     if isinstance(place, list):
-        index = _index_of(place, key, assignment)
-        if isinstance(place[index], str):  # a format given by its name only
-            place[index] = {"use": place[index]}
-        child = place[index]
+        if isinstance(place[key], str):  # a format given by its name only
+            place[key] = {"use": place[key]}
+        child = place[key]
     else:
         # A missing container starts as the default, if that is a list or a plug-in, else empty.
         whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
@@ -332,20 +337,3 @@ def _step_into(place: Holder, key: str, assignment: str, default: JsonValue) -> 
     if not isinstance(child, dict | list):
         raise ConfigError(f"--set {assignment!r}: {key} is not a mapping")
     return child
-
-
-def _index_of(place: list[JsonValue], key: str, assignment: str) -> int:
-    """Index of a list's entry, by its number or by the `use` of a plug-in."""
-    for index, entry in enumerate(place):
-        if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):
-            return index
-        if entry == key:
-            return index
-    if key.isdecimal() and int(key) < len(place):
-        return int(key)
-    entries = (entry if isinstance(entry, dict) else {"use": entry} for entry in place)
-    names = [str(entry.get("use") or entry.get("name")) for entry in entries]
-    raise ConfigError(
-        f"--set {assignment!r}: the list has no entry {key}; {explaining.meant(key, names)}it has "
-        f"{', '.join(names) or 'none'}; key.list+=value adds one"
-    )

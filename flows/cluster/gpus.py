@@ -86,7 +86,7 @@ def _by_nvml() -> tuple[str, ...] | None:
             return tuple(map(str, range(count)))
         # By its index, CUDA would show only one slice of a divided GPU.
         return tuple(
-            _text(name)
+            name
             for handle, some in zip(handles, slices, strict=True)
             for name in (some or [pynvml.nvmlDeviceGetUUID(handle)])
         )
@@ -109,7 +109,3 @@ def _slices(pynvml: ModuleType, handle: object) -> list[str]:
             continue
         uuids.append(pynvml.nvmlDeviceGetUUID(part))
     return uuids
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -200,15 +200,16 @@ def _settings_in(path: Path, out: Path) -> PrepareSettings:
         raise ConfigError(f"{path} has settings that this release does not take: {error}") from None
 
 
-def write_prefect_note(place: Path, flow_run: str, owner: str, recorded: bool = False) -> None:
-    note = {"flow_run": flow_run, "owner": owner, "recorded": recorded}
+def write_prefect_note(place: Path, flow_run: str, recorded: bool = False) -> None:
+    """`recorded`: whether Prefect knows its end, or is told now."""
+    note = {"flow_run": flow_run, "recorded": recorded}
     storage.write_atomic(place / PREFECT_NOTE, json.dumps(note).encode())
 
 
 def close_prefect_note(place: Path) -> None:
     with suppress(OSError, ValueError, KeyError):  # without it, the next run closes the record
         note = storage.read_json(place / PREFECT_NOTE)
-        write_prefect_note(place, note["flow_run"], note["owner"], recorded=True)
+        write_prefect_note(place, note["flow_run"], recorded=True)
 
 
 def is_open_in_prefect(place: Path) -> bool:
@@ -218,13 +219,13 @@ def is_open_in_prefect(place: Path) -> bool:
         return False
 
 
-def last_flow_runs(out: Path) -> dict[str, str]:
-    """The last flow runs of OUT, newest first, with the process of each (of its last try)."""
+def last_flow_runs(out: Path) -> dict[str, bool]:
+    """The last flow runs of OUT, newest first, and whether the last try of each is `recorded`."""
     names = storage.store_of(out).tree(out / "runs")
     notes = [name for name in names if name.endswith(f"/{PREFECT_NOTE}")]
-    owner_of: dict[str, str] = {}
+    noted: dict[str, bool] = {}
     for name in reversed(notes[-LAST_FLOW_RUNS:]):
         with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
             note = storage.read_json(out / "runs" / name)
-            owner_of.setdefault(note["flow_run"], note["owner"])
-    return owner_of
+            noted.setdefault(note["flow_run"], bool(note.get("recorded")))
+    return noted

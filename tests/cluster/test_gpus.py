@@ -48,7 +48,7 @@ def nvml(*slices: int | None) -> SimpleNamespace:
         nvmlDeviceGetCount=lambda: len(slices), nvmlDeviceGetHandleByIndex=lambda i: i,
         nvmlDeviceGetMigMode=mig_mode, nvmlDeviceGetMaxMigDeviceCount=lambda handle: 7,
         nvmlDeviceGetMigDeviceHandleByIndex=part,
-        nvmlDeviceGetUUID=lambda h: h.encode() if isinstance(h, str) else f"GPU-{h}",
+        nvmlDeviceGetUUID=lambda h: h if isinstance(h, str) else f"GPU-{h}",
     )  # fmt: skip
 
 

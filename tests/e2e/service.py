@@ -3,6 +3,7 @@ buttons send to the API and its pages show. Use it within `asked(url)`."""
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -178,9 +179,9 @@ def end_of(run: UUID, seconds: float = PATIENCE) -> State[Any]:
 
 
 def owner(run: UUID) -> psutil.Process:
-    """The process of a flow run that has begun, as it noted itself."""
-    told = run_folder.last_flow_runs(Path(flow_run(run).parameters["out"]))[str(run)]
-    return psutil.Process(int(told.split("@")[0]))
+    """The process of a flow run that has begun, as it noted itself where it holds OUT."""
+    held = Path(flow_run(run).parameters["out"]) / ".lock"
+    return psutil.Process(json.loads(held.read_text())["pid"])
 
 
 def task_runs(*runs: UUID) -> dict[UUID, TaskRun]:

@@ -166,18 +166,6 @@ def test_a_database_that_another_program_keeps_locked_is_named_soon(
         assert time.monotonic() - began < server.START_SECONDS / 2
 
 
-@pytest.mark.quick
-def test_owners_tell_the_living_from_the_dead() -> None:
-    mine = history.owner()
-    assert history.is_alive(mine) is True
-    pid, host, start = mine.split("@")
-    assert history.is_alive(f"{pid}@{host}@{float(start) - 100}") is False  # pid used again
-    assert history.is_alive(f"{pid}@elsewhere@{start}") is None
-    with subprocess.Popen(["true"]) as ended:
-        ended.wait()
-    assert history.is_alive(f"{ended.pid}@{host}@{start}") is False
-
-
 #: What costs CPU is imported once, for all runs.
 RUNS = """
 import os, signal, sys, time
@@ -195,7 +183,7 @@ def hang(number):
 @flow
 def prepare(name, out):
     place = Path(out) / "runs" / str(time.time_ns())
-    run_folder.write_prefect_note(place, str(flow_run.id), history.owner())
+    run_folder.write_prefect_note(place, str(flow_run.id), recorded=name == "ending")
     print(name, flow_run.id, os.getpid(), flush=True)
     map_chains([1, 2], hang, 2)
 
@@ -226,7 +214,7 @@ CRASHED = {("flow", "Crashed"): 1, ("task", "Crashed"): 2}
 def test_the_next_run_closes_what_a_killed_one_left_open(
     prefect_api: Server, tmp_path: Path
 ) -> None:
-    outs = {"alive": tmp_path / "out", "dead": tmp_path / "out", "other": tmp_path / "other"}
+    outs = {"ending": tmp_path / "out", "dead": tmp_path / "out", "other": tmp_path / "other"}
     asked = [f"{name}={out}" for name, out in outs.items()]
     parent = subprocess.Popen(
         [sys.executable, "-c", RUNS, *asked], text=True, stdout=subprocess.PIPE,
@@ -245,13 +233,13 @@ def test_the_next_run_closes_what_a_killed_one_left_open(
 
         assert history.close_dead_runs(tmp_path / "out") == (1, 2)
         assert states(runs["dead"]) == CRASHED
-        assert states(runs["alive"]) == RUNNING
+        assert states(runs["ending"]) == RUNNING
         assert states(runs["other"]) == RUNNING
         assert history.close_dead_runs(tmp_path / "out") == (0, 0)
 
         # As if its server had been killed with what the tasks had told it last.
-        assert history.complete(runs["alive"]) == 2
-        assert states(runs["alive"]) == {("flow", "Running"): 1, ("task", "Completed"): 2}
+        assert history.complete(runs["ending"]) == 2
+        assert states(runs["ending"]) == {("flow", "Running"): 1, ("task", "Completed"): 2}
 
         # A retry of the same flow run: it stays open, its dead attempt's tasks do not.
         assert history.close_dead_runs(tmp_path / "other", me=runs["other"]) == (0, 2)

@@ -88,7 +88,7 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
     of_workers = doctor_checks.each_worker(workers)
     both = [
         doctor_checks.memory(),
-        doctor_checks.scheduler(scheduler, spawning.scheduler(settings.patience)),
+        doctor_checks.scheduler(scheduler, spawning.DASK_CONFIG["distributed"]["scheduler"]),
         *([doctor_checks.folders(seen)] if seen else []),
         *out,
         *of_job,

@@ -260,9 +260,7 @@ class Cluster:
         settings = self.settings
         is_local = settings.kind == "local"
         variables = spawning.variables(self._engines)
-        config = spawning.merged(
-            variables, settings.performance_report, settings.dashboard, settings.patience
-        )
+        config = spawning.merged(variables, settings.performance_report, settings.dashboard)
         environment = spawning.worker_environment(variables)
         # All stay until the end: a nanny uses them again when it replaces a worker.
         self._open.enter_context(spawning.without_main())

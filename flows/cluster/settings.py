@@ -283,11 +283,6 @@ class ClusterSettings(StageSettings):
         """The most worker processes without a GPU that are asked for; None: as many as fit."""
         return self.workers.max if isinstance(self.workers, WorkerRange) else self.workers
 
-    @property
-    def patience(self) -> float | None:
-        """s that this run's scheduler waits without workers; None: as in infra/dask.yaml."""
-        return self.wait_for_workers if self.kind == "class" else None
-
     def rooted(self) -> Self:
         """The same with absolute paths."""
         if not isinstance(self.tls, TlsSettings):

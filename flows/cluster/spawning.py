@@ -120,26 +120,16 @@ def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
     return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
 
 
-def scheduler(patience: float | None = None) -> JsonObject:
-    """Settings of a scheduler. `patience`: s for which it waits while there is no worker."""
-    ours = dict(DASK_CONFIG["distributed"]["scheduler"])
-    return ours if patience is None else {**ours, "no-workers-timeout": f"{patience} s"}
-
-
 def merged(
-    variables: Mapping[str, str],
-    profiled: bool = False,
-    dashboard: bool = False,
-    patience: float | None = None,
+    variables: Mapping[str, str], profiled: bool = False, dashboard: bool = False
 ) -> JsonObject:
     """This process's configuration of Dask with `DASK_CONFIG` over it. `variables`: of workers;
     `profiled`: Dask samples what each does, for its report; `dashboard`: the scheduler serves all
-    of its pages; `patience`: as of `scheduler`."""
+    of its pages."""
     import dask.config
 
     ours = deepcopy(DASK_CONFIG)
     distributed = ours["distributed"]
-    distributed["scheduler"] = scheduler(patience)
     distributed["worker"]["profile"]["enabled"] = profiled
     distributed["nanny"]["pre-spawn-environ"] |= variables
     if profiled:  # the samples are one of Dask's logs

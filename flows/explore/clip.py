@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import duckdb
 import numpy as np
+import pyarrow.compute as pc
 
 from ...tasks import audio, storage
 from ...tasks.audio.channels import Listened
@@ -21,7 +22,7 @@ from ...tasks.base.schema import UTTERANCES_FILE
 from ...tasks.plugins.annotation_kinds import Array, Events
 from ...tasks.publish.published import samples_of
 from ...tasks.recording import Locator
-from ...tasks.shard_store import annotated, blobs, hidden
+from ...tasks.shard_store import annotated, blobs, hidden, manifest
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.speech import silero
 from .corpus import Corpus, Gone, Items
@@ -126,20 +127,14 @@ def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
 
 def _others(corpus: Corpus, shard: str, utterance: FinalUtterance) -> list[str]:
     """Texts of other recognisers, or of other settings, for the same PCM."""
-    home = storage.store_of(corpus.out).mounted(corpus.out / "manifests" / "transcribe" / shard)
-    if home is None:
-        return []
-    pattern = str(home / "*.parquet")
-    if not corpus.rows("SELECT 1 FROM glob(?) LIMIT 1", [pattern]):
-        return []
     heard = utterance.heard.transcript
     transcript, text = (heard["transcript"], heard.get("text")) if heard else ("", None)
-    rows = corpus.rows(
-        "SELECT DISTINCT text::VARCHAR AS text FROM read_parquet(?, union_by_name=true) "
-        "WHERE audio::VARCHAR = ? AND text IS NOT NULL AND transcript::VARCHAR <> ? ORDER BY text",
-        [pattern, utterance.heard.hears or utterance.cut.audio, transcript],
-    )
-    return [str(entry["text"]) for entry in rows if entry["text"] != text]
+    same = pc.field("audio") == (utterance.heard.hears or utterance.cut.audio)
+    texts = set[str]()
+    for part in manifest.read(corpus.out, "transcribe", shard):
+        others = part.table.filter(same & (pc.field("transcript") != transcript))
+        texts.update(others["text"].drop_null().to_pylist())
+    return sorted(texts - {text})
 
 
 def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tuple[Int16s, int]:

@@ -105,9 +105,9 @@ class Corpus:
         self._shards: dict[str, str] = {}  # by recording
         self._finding = threading.Lock()
         self._run: Run | None = None
-        if readable is None:  # each folder may be a user's link to a larger disk
+        if readable is None:  # the folder may be a user's link to a larger disk
             local = storage.store_of(out).mounted(out) is not None
-            readable = [(out / name).resolve() for name in ("datasets", "manifests") if local]
+            readable = [(out / "datasets").resolve()] if local else []
         self._database = queries.connect(home, readable, name=DATABASE)
         self._lock = threading.Lock()
         self._items: dict[str, Items] = {}

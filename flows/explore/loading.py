@@ -156,7 +156,8 @@ def _parquet(
                 views[view] = _view(cursor, view, table)
         # Fetched from a bucket, checkpoints would be thousands of requests.
         if store.mounted(out / "manifests") is not None:
-            for view, parts in (("facts", _facts(out, heard)), ("recordings", _recordings(out))):
+            stated = (t.select(["recording", "speaker", "labels"]) for t in manifest.listings(out))
+            for view, parts in (("facts", _facts(out, heard)), ("recordings", stated)):
                 if _insert(cursor, f"stored_{view}", parts):
                     views[view] = _view(cursor, view, f"stored_{view}")
         needed = [("ledger", LEDGER_NEEDS, schema.LEDGER_FILE)]
@@ -189,12 +190,6 @@ def _facts(out: Path, heard: bool) -> Iterator[pa.Table]:
             for text in TEXTS if rows is not None else ():
                 facts = facts.append_column(text, rows[text])
             yield facts
-
-
-def _recordings(out: Path) -> Iterator[pa.Table]:
-    """What sources state about recordings."""
-    for shard in manifest.shards(out):
-        yield manifest.listed(out, shard).select(["recording", "speaker", "labels"])
 
 
 def _insert(cursor: duckdb.DuckDBPyConnection, name: str, parts: Iterable[pa.Table]) -> bool:

@@ -187,10 +187,6 @@ def test_a_scheduler_without_the_configuration_is_told() -> None:
     assert not found.ok
     assert "allowed-failures 3 (ours 0)" in found.detail
     assert not doctor_checks.scheduler({}, ours).ok
-    patient = spawning.scheduler(1800.0)
-    assert patient == {**ours, "no-workers-timeout": "1800.0 s"}
-    assert ClusterSettings(kind="class", class_name="distributed.LocalCluster").patience == 1800
-    assert ClusterSettings(kind="address", address="tcp://h:1").patience is None
 
 
 def test_a_folder_that_a_worker_does_not_see_is_told() -> None:

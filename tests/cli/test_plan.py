@@ -116,16 +116,29 @@ def test_recordings_cut_anew_are_expected_to_give_as_many_clips_as_before(tmp_pa
     assert corpus.run(windows(0.05))[1]["package"] == (21, 0)
 
 
+def test_of_texts_that_are_made_again_as_many_pass_as_before(home: Path) -> None:
+    rows = pq.read_table(home / "out/datasets/v0001/utterances.parquet").to_pylist()
+    rates = sorted(len(row["text"]) * row["sample_rate"] / row["num_samples"] for row in rows)
+    limit = {"use": "char_rate", "max_alphabetic": (rates[5] + rates[6]) / 2}
+    given = {"transcribe": {"backend": {"use": "fake"}, "verdicts": [limit]}}
+    passed = len(pq.read_table(corpus.run(asked(home, **given))[0].path / "utterances.parquet"))
+    assert 2 < passed < 9
+    plan = planned(asked(home, **given, resample={"rate": 8000}), asked(home, **given))[1]
+    assert plan.clips == (passed, passed)
+
+
 @pytest.mark.parametrize("setting", ["max_seconds", "target_seconds"])
 def test_no_expected_clip_is_longer_than_its_segmenter_allows(tmp_path: Path, setting: str) -> None:
-    expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "vad", setting: 4}}))
+    expected = Expected(
+        corpus.job(tmp_path, filter={"segmenter": {"use": "vad", setting: 4}}), None
+    )
     uncut: Any = {"segments": None}
     expected.add(uncut, 600.0, (), again=False)
     assert [each[2:] for each in expected.kept()] == [(150, 600.0)]
 
 
 def test_a_segment_without_an_end_lasts_to_the_recording_s(tmp_path: Path) -> None:
-    expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "given"}}))
+    expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "given"}}), None)
     rest = dict.fromkeys(("source_id", "text", "speaker", "language", "words"))
     spans = ((1.0, 3.0), (4.0, None))
     given: Any = {"segments": [{"start": start, "end": end, **rest} for start, end in spans]}

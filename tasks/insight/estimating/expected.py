@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ... import plugins
 from ...base.counting import counted
+from ...base.json_types import DatasetJson
 from ...base.schema import RecordingRow
 from ...publish import corpus
 from ...publish.corpus import held_out
@@ -61,10 +62,12 @@ def of_cut(cut: CutUtterance) -> Stated:
 
 
 class Expected:
-    """Collects uncut recordings, and statistics of known utterances."""
+    """Collects uncut recordings, and statistics of known utterances. `described`: the newest
+    version's dataset.json, whose share of heard clips counts while none is heard."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, described: DatasetJson | None) -> None:
         self._job = job
+        self._share_before = _share_of_heard(described) if described else 1.0
         self.use = job.filter.segmenter.use
         settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)[1].model_dump()
         self.whole_up_to = float("inf") if self.use == "whole" else settings.get("whole_up_to", 0.0)
@@ -130,10 +133,19 @@ class Expected:
     def packaged(self, coming: int, seconds: float) -> tuple[int, float]:
         """The number of clips that utterances without a transcript will give, and their seconds.
         `coming`: how many are known, of `seconds` in all."""
-        share = self._good / self._heard if self._heard else 1.0
+        share = self._good / self._heard if self._heard else self._share_before
         later = [*self.kept()]
         count = coming + sum(items for *_, items, _ in later)
         return round(share * count), share * (seconds + sum(length for *_, length in later))
+
+
+def _share_of_heard(described: DatasetJson) -> float:
+    """Which share of a version's clips with a transcript is packaged."""
+    packaged = described["utterances"]["packaged"]
+    dropped = (
+        r["items"] for code, r in described["reasons"].items() if code.startswith("transcribe.")
+    )
+    return packaged / max(packaged + sum(dropped), 1)
 
 
 def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:

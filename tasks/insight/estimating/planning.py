@@ -21,6 +21,7 @@ from ...accounting.broken import Broken
 from ...accounting.ledger import PENDING
 from ...base.arrays import FixedBytes
 from ...base.errors import ItemError
+from ...base.json_types import DatasetJson
 from ...base.schema import RecordingRow
 from ...publish import foreseen, safeguards, speakers
 from ...publish.unchanged import UpToDate
@@ -110,7 +111,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
     causes = Causes.from_changes(found_since(job, before, described), job)
-    scan = _Scan(job, before, causes, listed.redescribed)
+    scan = _Scan(job, before, described, causes, listed.redescribed)
     listings = _known_shards(scan, shards, listed, UpToDate(job, shards, index, any_code=True))
     scan.stages["shard"].reuse = surveyed.reused
     gone = listed.removed()
@@ -123,7 +124,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     count = described["utterances"]["packaged"] if described else 0
     change = Rewriting(count, count if shards else 0)
     if no_texts is not None:
-        change, scan.expected = Rewriting(count), Expected(job)
+        change, scan.expected = Rewriting(count), Expected(job, described)
     elif shards and (scan.opened or gone or listed.fresh or causes.all or newest is None):
         with foreseen.version(job, shards, listings) as version:
             change = rewritten_clips.of_version(job, version, listed.redescribed)
@@ -264,10 +265,17 @@ def _new_recordings(
 class _Scan:
     """Accumulates the work in the shards examined so far."""
 
-    def __init__(self, job: Job, before: Job | None, causes: Causes, redescribed: Set[str]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        before: Job | None,
+        described: DatasetJson | None,
+        causes: Causes,
+        redescribed: Set[str],
+    ) -> None:
         self.job, self.before, self.causes = job, before, causes
         self.stages = {name: Amount() for name in STAGES}
-        self.expected = Expected(job)
+        self.expected = Expected(job, described)
         self.opened = False  # whether any shard was
         self.redescribed = redescribed
         self.unjudged = 0

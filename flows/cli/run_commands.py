@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 from rich.console import Console
@@ -65,7 +66,7 @@ def demo(args: argparse.Namespace) -> Exit:
     if "://" in args.out:
         raise ConfigError("the demo makes its corpus beside its results; give a folder as --out")
     home = Path(args.out).absolute()
-    data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
+    data = {**deepcopy(DEMO_SETTINGS), "sources": make_corpus(home / "corpus"), "out": str(home)}
     settings.assign(data, args.sets)
     return print_answer(args, _launched(launch.run, settings.parse(data)), runs.run)
 

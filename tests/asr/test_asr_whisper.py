@@ -5,19 +5,14 @@ One model and one pass over the clips serve all tests here; a window costs a sec
 
 from __future__ import annotations
 
-import json
 import threading
 
 import numpy as np
 import pytest
-import soundfile as sf
-import soxr
 from numpy.typing import NDArray
 
-from tests.helpers.fetched import CORPUS
-from uttermill.tasks import scoring, speech
+from uttermill.tasks import scoring
 from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, faster_whisper
-from uttermill.tasks.asr._whisper import whole_clips
 from uttermill.tasks.base.errors import ConfigError
 
 RATE = 16000
@@ -144,28 +139,6 @@ def test_settings_that_the_engine_refuses() -> None:
 
 
 @pytest.mark.nightly
-def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
-    backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
-) -> None:
-    """The first window is made to end where the first sentence does, as Whisper likes to."""
-    (one, first), (two, second) = spoken
-    pause = np.zeros(RATE, np.float32)
-    clip = SpeechClip(np.concatenate([first, pause, second, pause]))
-    (window,) = backend._windows.hear([(SpeechClip(first), "en")])
-    hearing = whole_clips.begun(clip, window)
-    ((start, _),) = hearing.missed()
-    assert (window.words or ())[-1].end <= start < (len(first) + len(pause)) / RATE + 0.5
-    waiting, done = {0: hearing}, dict[int, Transcript]()
-    backend._hear_missed(waiting, done, most=1)
-    assert not waiting
-    assert scoring.score(f"{one} {two}", done[0].text or "", "en").wer == pytest.approx(0, abs=0.2)
-    assert speech.within(clip.speech, done[0].text_end or 0.0, hearing.seconds) < 0.8
-    times = [word.start for word in done[0].words or ()]
-    assert times == sorted(times)
-    assert times[-1] > start
-
-
-@pytest.mark.nightly
 def test_sentences_of_one_window_are_told_apart(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -181,34 +154,3 @@ def test_sentences_of_one_window_are_told_apart(
         assert right < 0.4
         assert right < (scoring.score(wrong, found.text or "", "en").wer or 0.0)
     assert list(backend.transcribe(clips[1:])) == heard[1:]
-
-
-@pytest.mark.needs("corpus")
-@pytest.mark.nightly
-def test_a_sentence_in_another_language_than_its_window_is_heard_in_its_own(
-    backend: faster_whisper.Backend,
-) -> None:
-    """Real speech: one German sentence between three English ones."""
-    place, pause = CORPUS, np.zeros(RATE // 2, np.float32)
-    listed = map(json.loads, (place / "manifest.jsonl").read_text().splitlines())
-    rows = {row["path"]: row for row in listed}
-    said = [
-        rows["en/librispeech/1688-142285-0003.flac"],
-        rows["en/librispeech/1688-142285-0004.flac"],
-        rows["de/kerstin/de_rhasspy-0317.flac"],
-        rows["en/librispeech/1688-142285-0008.flac"],
-    ]
-    read = [sf.read(place / row["path"], dtype="float32") for row in said]
-    voices = [soxr.resample(samples, rate, RATE) for samples, rate in read]
-    stream = np.concatenate([part for voice in voices for part in (voice, pause)])
-    ends = np.cumsum([len(voice) + len(pause) for voice in voices])
-    bounds = tuple(
-        (int(end) - len(pause) - len(v), int(end) - len(pause))
-        for v, end in zip(voices, ends, strict=True)
-    )
-    window = SharedWindow(stream, bounds)
-    clips = [SpeechClip(voice, None, window, at) for at, voice in enumerate(voices)]
-    heard = list(backend.transcribe(clips))
-    assert [one.language for one in heard] == ["en", "en", "de", "en"]
-    for row, one in zip(said, heard, strict=True):
-        assert (scoring.score(row["text"], one.text or "", row["language"]).wer or 0.0) < 0.4

@@ -290,25 +290,6 @@ def test_the_text_stays_where_words_change(home: Path, model: ChatServer) -> Non
 
 
 @pytest.mark.nightly
-def test_what_asks_again(home: Path, model: ChatServer) -> None:
-    corpus.run(job(home, model))
-    for server, asks in (
-        ({"parallel": 2, "timeout": 4.0}, False),
-        ({"prompt": "Other."}, True),
-        ({"model": "large"}, True),
-        ({"temperature": 0.5}, True),
-        ({}, False),  # the first answers are still there
-    ):
-        before = len(model.asked)
-        _, counts = corpus.run(job(home, model, server=server))
-        assert (len(model.asked) - before == 4) == asks
-        assert (counts["transcribe"][0] > 0) == asks
-    with serving() as moved:
-        corpus.run(job(home, moved))
-        assert moved.asked == []  # the address is not part of the recipe
-
-
-@pytest.mark.nightly
 def test_what_is_not_asked(home: Path, model: ChatServer) -> None:
     """What verdicts drop, what is empty, and all if there is no such setting."""
     corpus.run(job(home, None, "as_is"))

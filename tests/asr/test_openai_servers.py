@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.asr.test_openai_api import Request, Stub, clip, hear, options
+from tests.asr.test_openai_api import Request, Stub, clip, hear
 from tests.helpers.post_server import Answer
 from uttermill.tasks.asr import Transcript, openai_api
 from uttermill.tasks.plugins.served.client import FIRST, Pace
@@ -140,30 +140,6 @@ def test_it_asks_for_more_while_the_server_keeps_up(stub: Stub) -> None:
     stub.answer = slow
     assert len(hear(stub, *(clip(seed=n) for n in range(100)), parallel=12)) == 100
     assert FIRST < stub.most <= 12
-
-
-@pytest.mark.nightly
-def test_a_server_that_takes_three_is_left_with_few(stub: Stub) -> None:
-    """It refuses what is beyond three at once; every clip is heard all the same."""
-    refused: list[int] = []
-
-    def narrow(_: Request) -> Answer:
-        full = stub.busy > 3
-        time.sleep(0.01)
-        if full:
-            refused.append(len(stub.seen))
-            return 429, {}, {"Retry-After": "0.02"}
-        return 200, {"text": "heard"}
-
-    stub.answer = narrow
-    backend = openai_api.Backend(
-        openai_api.Settings.model_validate(options(stub, parallel=64, retries=20))
-    )
-    heard = list(backend.transcribe([clip(seed=n) for n in range(120)]))
-    assert [one.text for one in heard] == ["heard"] * 120
-    assert refused
-    # On a busy machine few requests are in the server at once, and the limit grows until some are.
-    assert backend._client.pace.limit <= 16
 
 
 def test_the_rule_of_growth() -> None:

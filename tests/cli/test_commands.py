@@ -78,25 +78,6 @@ def test_run_counts_everything(prepared: Prepared) -> None:
     assert stages["filter"]["shards_run"] > 1, "several shards went through two workers"
 
 
-@pytest.mark.nightly
-def test_a_second_run_has_nothing_to_do(
-    prepared: Prepared, flags: list[str], prefect_api: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = sorted((prepared.out / "datasets").iterdir())
-    again = told(
-        capsys, "run", "--source", str(prepared.source), "--out", str(prepared.out), *flags
-    )
-    assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
-    assert all(entry["shards_run"] == 0 for entry in again["stages"].values())
-    assert f"v{again['version']:04d}" == before[-1].name
-    assert sorted((prepared.out / "datasets").iterdir()) == before
-    history = len(task_runs(prefect_api.url, prepared.out))
-    corpus.add(prepared.source, 12)
-    told(capsys, "run", "--source", str(prepared.source), "--out", str(prepared.out), *flags)
-    grown = len(task_runs(prefect_api.url, prepared.out)) - history
-    assert 0 < grown <= len(corpus.STAGES), "a database grows by what a night does, not by all"
-
-
 def test_ledger_adds_up(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
     answer = told(capsys, "ledger", str(prepared.out))
     for key in ("by_stage", "by_dataset", "by_language"):

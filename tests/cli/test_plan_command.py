@@ -329,24 +329,6 @@ def test_what_its_source_calls_unusable_is_named_before_the_run(
 
 
 @pytest.mark.nightly
-def test_a_refusal_is_told_before_the_run(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path in sorted((file.parent / "in").glob("*.wav"))[:2]:
-        path.unlink()
-    refusal = told(capsys, "plan", str(file))["refusal"]
-    assert "2 of the 10 recordings of v0001 are gone from the sources" in refusal
-    assert "if they were removed on purpose, raise the setting" in refusal
-    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
-    assert run_commands.agreed(settings.read(str(file), [], None, []), False)
-    assert said.getvalue().splitlines()[3:] == [f"A run will refuse to publish: {refusal}."]
-    corpus.add(file.parent / "in", 12)
-    assert cli.main(["plan", str(file)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "unless new recordings are the same files under other names: 2 of the 10" in shown
-
-
-@pytest.mark.nightly
 def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

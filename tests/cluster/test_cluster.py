@@ -7,12 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from distributed import KilledWorker
 from pydantic import ValidationError
 
 from tests.faults.command import soon
-from tests.helpers import corpus, signals, tiers
+from tests.helpers import corpus
 from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say, slow_result
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cli.command_line import main
@@ -33,7 +31,6 @@ from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
 from uttermill.flows.cluster.worker_counts import CPU, Needs
-from uttermill.flows.run import run_folder
 from uttermill.flows.settings import parse
 from uttermill.tasks.base import memory_limits
 from uttermill.tasks.base.errors import ConfigError, RunError
@@ -451,80 +448,3 @@ def test_any_cluster_class(tmp_path: Path) -> None:
         pid = made.submit(os.getpid).result()
         assert made.submit(confined).result()["caps"] == "1"
     assert gone(pid)
-
-
-# A main module that imports Prefect, has no main guard, and would start a cluster in each worker.
-SCRIPT = """
-import sys, time
-from pathlib import Path
-import prefect
-from uttermill.flows.cluster.cluster import Cluster
-from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
-from uttermill.flows.run.run_folder import scratch
-from uttermill.flows.settings import parse
-sys.path.insert(0, {root!r})
-from tests.helpers.on_worker import confined, hold_the_gil
-settings = ClusterSettings(workers=1)
-with scratch() as home, Cluster(settings, home / "workers", engines={{}}) as cluster:
-    workers = cluster.client.run(confined)
-    for fact in workers.values():
-        assert not fact["prefect"], fact
-        print(fact["pid"], flush=True)
-    cluster.submit(hold_the_gil)
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize(
-    "ending", tiers.few([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], signal.SIGKILL)
-)
-@pytest.mark.nightly
-def test_no_orphan_however_the_flow_ends(
-    ending: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "flow.py"
-    home = tmp_path / "s"
-    home.mkdir()
-    monkeypatch.setenv("TMPDIR", str(home))
-    monkeypatch.setattr(tempfile, "tempdir", str(home))
-    path.write_text(SCRIPT.format(root=str(ROOT)))
-    with signals.interruptible():
-        flow = subprocess.Popen(
-            [sys.executable, str(path)],
-            cwd=ROOT,
-            text=True,
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-    pids: list[int] = []
-    with flow:
-        try:
-            assert flow.stdout is not None
-            for line in flow.stdout:
-                if line.strip() == "ready":
-                    break
-                pids.append(int(line))
-            time.sleep(0.3)
-            if ending == signal.SIGINT:  # a terminal sends it to the workers too
-                os.killpg(flow.pid, ending)
-            else:
-                flow.send_signal(ending)
-            flow.wait(timeout=60)
-            assert len(pids) == 1
-            assert soon(lambda: all(map(gone, pids)))
-        finally:
-            for pid in [flow.pid, *pids]:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-    left = set(home.glob("uttermill-run-*"))
-    if ending == signal.SIGINT:
-        assert not left
-    else:  # what it left is swept by the next run, which holds a folder of its own
-        assert left
-        with run_folder.scratch() as folder, run_folder.scratch() as beside:
-            assert not any(old.exists() for old in left)
-            assert folder.exists()
-            assert beside.exists()

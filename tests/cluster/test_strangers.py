@@ -98,21 +98,3 @@ def test_the_key_is_in_memory_alone(cluster: Cluster, scratch: Path) -> None:
             assert secret not in " ".join(words)
             read += 1
     assert read > 1  # this process, and the cluster's
-
-
-@pytest.mark.nightly
-def test_without_tls_anybody_is_answered(tmp_path: Path) -> None:
-    """The control, and what `tls: none` asks for."""
-    settings = ClusterSettings(workers=1, tls="none")
-    with Cluster(settings, tmp_path / "s", engines={}) as cluster:
-        host, _, port = cluster.client.scheduler.address.removeprefix("tcp://").partition(":")
-        assert listeners.HANDSHAKE in listeners.heard((host, int(port)), words=b"")
-        assert cluster.client.security.tls_client_key is None
-
-
-@pytest.mark.nightly
-def test_a_cluster_takes_its_files_with_it(tmp_path: Path) -> None:
-    with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines={}) as cluster:
-        assert cluster.submit(abs, -1).result() == 1
-        assert (tmp_path / "s").exists()
-    assert not (tmp_path / "s").exists()

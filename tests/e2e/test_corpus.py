@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -67,25 +66,3 @@ def test_the_whole_corpus_is_accounted_for(
     assert clean == [], "no LibriSpeech clip falls to the default filters"
     again = run(tmp_path / "out", *chosen, *fake)
     assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
-
-
-@pytest.mark.nightly
-def test_librispeech_with_whisper_base(tmp_path: Path, run: Callable[..., Any]) -> None:
-    """Every second of its clips. By day the demo is heard by it."""
-    rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
-    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::2]
-    listing = tmp_path / "libri.jsonl"
-    listing.write_text(
-        "".join(
-            json.dumps({"wav": str(CORPUS / r["path"]), "key": f"k{i}", "txt": r["text"]}) + "\n"
-            for i, r in enumerate(chosen)
-        )
-    )
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(
-        f"sources: [{{kind: jsonl, path: '{listing}', name: libri}}]\nout: unused\n"
-    )
-    result = run(tmp_path / "out", str(settings))
-    assert result["utterances"]["in"] == len(chosen)
-    assert result["utterances"]["packaged"] >= len(chosen) - 1
-    assert result["wer"] < 0.2

@@ -603,18 +603,6 @@ def test_charts_choose_clips(pages: Pages, served: Served) -> None:
     assert "--set filter.filters.duration.min=0.5" in page.locator(".settings").inner_text()
 
 
-@pytest.mark.nightly
-def test_lengths_choose_clips(pages: Pages, served: Served) -> None:
-    page = pages.page(served, "view=charts")
-    box = page.get_by_role("img", name="by duration of clips").bounding_box()
-    page.mouse.move(box["x"] + 70, box["y"] + 80)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 110, box["y"] + 90, steps=4)
-    page.mouse.up()
-    page.locator("table.grid").wait_for()
-    assert "below.seconds=1" in page.url
-
-
 def test_the_list_names_and_plays_clips(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&in.outcome=packaged")
     row = page.locator("tbody tr").first
@@ -676,33 +664,6 @@ def test_labels_are_filters_and_a_table(pages: Pages, served: Served) -> None:
     every = page.locator("tbody tr").count()
     page.get_by_label("calm").check()
     wait(page, f"document.querySelectorAll('tbody tr').length > {every}")
-
-
-@pytest.mark.nightly
-def test_texts_that_several_clips_have(whole: Path, tmp_path: Path, browser: Any) -> None:
-    """Their clips are one click away, whatever the text holds."""
-    out = tmp_path / "out"
-    shutil.copytree(whole, out, symlinks=True)
-    table = versions.numbered(out, 2) / "utterances.parquet"
-    kept = pq.read_table(table)
-    prompt = 'an advert & "one" that ends with 100 % #, of the \U00020bb7 and goes on for long'
-    said = [f"{prompt} {n}" for n in (1, 1, 1, 2)] + [f"else {n}" for n in range(4, len(kept))]
-    table.unlink()
-    pq.write_table(kept.drop_columns(["normalised"]).append_column("normalised", [said]), table)
-    pages = Pages(browser)
-    with contextmanager(serve)(out, tmp_path / "home") as served:
-        page = pages.page(served, "view=corpus&what=texts")
-        [line] = page.locator("tbody tr").all()
-        assert line.locator("td").all_inner_texts()[:3] == [f"{prompt} 1", "4", "2"]
-        page.wait_for_timeout(150)
-        picture(page, "texts-of-several")
-        line.get_by_role("button").click()
-        wait(page, "document.querySelectorAll('tbody tr').length === 4")
-        assert "view=clips" in page.url
-        picture(page, "clips-of-a-text")
-        for context in pages.contexts:
-            context.close()
-    assert pages.faults == []
 
 
 @pytest.mark.nightly
@@ -787,25 +748,6 @@ def test_a_page_stays_with_the_version_that_it_shows(pages: Pages, served: Serve
 
 
 @pytest.mark.nightly
-def test_two_browsers_and_ten_tabs(pages: Pages, served: Served) -> None:
-    """Both store; each sees what the other did with its next decision; ten tabs all draw."""
-    one, two = (pages.page(served, "view=clips&in.outcome=packaged") for _ in range(2))
-    one.keyboard.press("j")
-    one.locator("[data-ready]").wait_for()
-    two.keyboard.press("k")
-    two.locator("[data-ready]").wait_for()
-    one.keyboard.press("y")
-    two.keyboard.press("n")
-    wait(one, "document.querySelectorAll('.tag.person').length === 1")
-    wait(two, "document.querySelectorAll('.tag.person').length === 1")
-    assert sorted(kind for kind, _, _ in decisions(served)) == ["drop", "keep"]
-    context = pages.context()
-    for _ in range(10):
-        tab = pages.page(served, "view=clips", context)
-        assert tab.locator("tbody tr").count() == 12
-
-
-@pytest.mark.nightly
 def test_loudness_of_a_clip(pages: Pages, served: Served) -> None:
     """A full-scale sine of 997 Hz has -3.01 LUFS (BS.1770), at any rate; the panel draws and says
     what it heard."""
@@ -880,19 +822,6 @@ def test_a_wrong_token(browser: Any, served: Served) -> None:
     assert answer.status == 403
     assert "whole address" in page.inner_text("body")
     page.close()
-
-
-@pytest.mark.nightly
-def test_first_paint_and_weight(pages: Pages, served: Served) -> None:
-    page = pages.page(served, "view=clips")
-    paint = page.evaluate("() => performance.getEntriesByType('paint')[0].startTime")
-    files = page.evaluate(
-        "() => performance.getEntriesByType('resource').map(r => [r.name, r.decodedBodySize])"
-    )
-    script = sum(size for name, size in files if ".js" in name)
-    print(f"first paint {paint:.0f} ms, {script} bytes of script")
-    assert 0 < script < 1_000_000
-    assert paint < 1000
 
 
 @pytest.mark.nightly

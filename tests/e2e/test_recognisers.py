@@ -58,23 +58,6 @@ def prepared(
     return answer, pq.read_table(version / "utterances.parquet").to_pylist()
 
 
-@pytest.mark.nightly
-def test_times_of_words_are_published(
-    spoken: Path, run: Callable[..., Any], tmp_path: Path
-) -> None:
-    whisper = {"use": "faster_whisper", "word_timestamps": True}
-    answer, rows = run(spoken, tmp_path / "out", whisper)
-    assert (len(rows), answer["wer"] < 0.2) == (2, True)
-    for row in rows:
-        times = row["word_times"]
-        assert " ".join(word["word"].strip() for word in times) == row["hypothesis"]
-        edges = [at for word in times for at in (word["start"], word["end"])]
-        assert edges == sorted(edges)
-        assert edges[0] >= 0
-        assert edges[-1] <= row["num_samples"] / row["sample_rate"]
-        assert row["text_source"] == "reference"
-
-
 def test_moonshine_through_the_command(
     spoken: Path, run: Callable[..., Any], tmp_path: Path
 ) -> None:

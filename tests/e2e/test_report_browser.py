@@ -154,24 +154,6 @@ def test_a_reason_shows_its_clips(page: Any) -> None:
     assert page.get_by_role("status").inner_text() == f"{every} shown"
 
 
-@pytest.mark.nightly
-def test_the_worst_of_a_reason_comes_first(page: Any) -> None:
-    """Rejected ones from the worst on, then kept ones near the limit; each says why it is here."""
-    page.get_by_label("Clips").select_option("filter.too_short")
-    shown = page.locator("tr[data-reason]:visible")
-    assert shown.evaluate_all("rows => rows.map(row => row.dataset.reason)") == [
-        *["filter.too_short"] * 2,
-        *["packaged"] * 2,
-    ]
-    labels = shown.locator(".why").all_inner_texts()
-    assert labels[0].startswith("worst: duration 0.4 s, limit at least 0.7")
-    assert "kept, just inside: duration 0.8 s, limit at least 0.7 (filter.too_short)" in labels[2]
-    page.get_by_label("Clips").select_option("packaged")
-    first = page.locator("tr[data-reason]:visible").first
-    assert first.get_attribute("data-reason") == "packaged"
-    assert first.locator(".why li").count() >= 1
-
-
 def test_a_player_holds_the_whole_clip(page: Any) -> None:
     page.get_by_label("Clips").select_option("")
     players = page.locator("tr[data-reason] audio")

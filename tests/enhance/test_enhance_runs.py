@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import soundfile as sf
 
 from tests.helpers import corpus, random_access, tiny_onnx
 from tests.helpers.published import sha256
@@ -321,55 +320,6 @@ def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
     }
     assert found.pop("r02.wav") == ("failed", "enhance", "crashed")
     assert set(found.values()) == {("packaged", "package", "packaged")}
-
-
-def odd(folder: Path) -> Path:
-    """What recordings may hold that models do not like."""
-    folder.mkdir(parents=True)
-    broken = corpus.speech(1, 1.25, 16_000)
-    broken[777] = np.nan
-    sounds = {
-        "nan": (broken, 16_000),
-        "short": (corpus.speech(2, 0.04, 8000), 8000),  # 40 ms: one frame of DeepFilterNet
-        "wide": (corpus.speech(4, 1.0, 44_100, 8), 44_100),
-        "silent": (np.zeros(48_000, np.float32), 48_000),
-        "plain": (corpus.speech(3, 2.0, 16_000), 16_000),
-    }
-    for name, (samples, rate) in sounds.items():
-        sf.write(folder / f"{name}.wav", samples, rate, "FLOAT")
-    return folder
-
-
-@pytest.mark.parametrize(
-    "use", ["deepfilter", pytest.param("gtcrn", marks=pytest.mark.needs("gtcrn"))]
-)
-@pytest.mark.nightly
-def test_odd_recordings_fall_alone(
-    tmp_path: Path, use: str, request: pytest.FixtureRequest
-) -> None:
-    if use != "deepfilter":  # whose clips are scored, too
-        request.getfixturevalue("quick_scores")
-    odd(tmp_path / "in")
-    job = corpus.job(
-        tmp_path,
-        enhance=Plugin(use=use),
-        filter={"filters": [{"use": "duration", "min": 0.01}]},
-        transcribe={"verdicts": []},
-        package={"max_failed_fraction": 1.0, "formats": ["hf_parquet"], "audio": "both"},
-    )
-    published, _ = corpus.run(job)
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
-    found = {row["source_path"].rpartition("/")[2]: row for row in ledger}
-    assert {name: row["outcome"] for name, row in found.items()} == {
-        "nan.wav": "failed", "short.wav": "packaged", "wide.wav": "packaged",
-        "silent.wav": "packaged", "plain.wav": "packaged",
-    }  # fmt: skip
-    assert found["nan.wav"]["reason"] == "non_finite"
-    assert sum(row["samples"] for row in ledger) == 20_000 + 320 + 44_100 + 48_000 + 32_000
-    again = corpus.run(job)[1]
-    assert all(computed == 0 for computed, _ in again.values())
-    [silent] = [row for row in table(published.path) if "silent" in row["id"]]
-    assert silent["dnsmos_ovrl_enhanced"] is not None
 
 
 @pytest.mark.full

@@ -170,18 +170,6 @@ VALUES: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.nightly
-def test_columns_of_any_type(out: Path, tmp_path: Path) -> None:
-    """Beside those that uttermill writes."""
-    columns = {f"other {kind}": values for kind, values in VALUES.items()}
-    rewritten(table_of(out, "utterances"), columns)
-    client = client_of(out, tmp_path / "home")
-    assert [answered(client, asked) for asked in EVERY] == [200] * len(EVERY)
-    for name in columns:
-        for asked in asked_of(name):
-            answered(client, asked)
-
-
 @pytest.mark.parametrize(
     "kind", tiers.few(VALUES, "struct", "binary", "timestamp", "float", "null", "text")
 )

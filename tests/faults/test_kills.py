@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ COUNT = 12
 MIDDLE = corpus.seconds_of(5)  # 8 kHz, so it is resampled; neither first nor last of its shard
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
 GATES = tuple(gate.name(stage, MIDDLE) for stage in STAGES)
-PUBLISH = gate.name("publish", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +55,6 @@ def sound(site: Site, out: Path, reference: Path) -> None:
     assert os.readlink(out / "datasets/latest") == "v0001"
     assert verify(out / "datasets/latest") == []
     assert still_open(site.api, out) == []
-
-
-def killed_at(site: Site, settings: Path, where: str) -> None:
-    """Start a run, kill its process with -9 when a call waits at a gate, and see all of it end."""
-    hold = site.gate / f"{where}.hold"
-    hold.touch()
-    with site.start("run", settings, "--json") as run:
-        held = hold.with_suffix(".held")
-        assert soon(lambda: held.exists() or run.process.poll() is not None)
-        assert held.exists(), run.stderr()
-        assert run.workers()
-        run.kill()
-        began = time.monotonic()
-        assert run.none_left(60.0), run.alive()
-        print(f"\n{where}: workers gone {time.monotonic() - began:.1f} s after the run's process")
-    held.unlink()
-    hold.unlink()
 
 
 def ready(site: Site) -> bool:
@@ -118,21 +99,6 @@ def test_death_of_all_workers_at_their_start(site: Site, reference: Path) -> Non
     assert ended.result["deaths"]["deaths"] or "all workers start again" in ended.stderr
     sound(site, site.home / "start", reference)
     print("\nstart:", ended.seconds, ended.result["deaths"])
-
-
-@pytest.mark.nightly
-def test_kill_of_the_whole_run_in_one_stage_after_the_other(site: Site, reference: Path) -> None:
-    """In every other one and while it publishes; each by itself is for the night."""
-    bare = replace(site, history="none")  # Prefect sees two of the four deaths
-    for where in (*GATES[::2], PUBLISH):
-        seen = where in (GATES[2], PUBLISH)
-        chosen = gated(site, "whole") if seen else gated(bare, "whole", workers=1)
-        killed_at(site, chosen, where)
-        assert not (site.home / "whole/datasets/v0001").exists()
-    usual = replace(site, environment={})  # it passes no gate
-    ended = usual.done(gated(usual, "whole"))
-    sound(site, site.home / "whole", reference)
-    print("\nrerun:", ended.seconds, ended.result["stages"])
 
 
 def test_death_between_the_rename_and_the_move_of_latest(site: Site, reference: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.command import Ended, Site, ledger, quarantined, soon
+from tests.faults.command import Ended, Site, soon
 from tests.helpers import corpus, tiers
 from tests.plugins import gate
 
@@ -90,15 +89,6 @@ def test_bad_settings(bare: Site, changes: dict[str, Any], words: tuple[str, ...
     assert nothing_began(bare)
 
 
-@pytest.mark.nightly
-def test_bad_settings_of_the_real_command(bare: Site) -> None:
-    _, changes, words = BAD[0]
-    ended = bare.apart("run", bare.settings("out", **changes))
-    says(ended, 2, *words)
-    assert nothing_began(bare)
-    print(f"\n{ended.seconds:.2f} s: {ended.error}")
-
-
 def test_an_out_that_cannot_be_written(bare: Site) -> None:
     (bare.home / "file").write_text("a file, no folder")
     says(bare.command("run", bare.settings("file")), 2, str(bare.home / "file"))
@@ -124,51 +114,6 @@ def test_usage(bare: Site) -> None:
     says(bare.command("run", bare.home / "nowhere.yaml"), 2, "nowhere.yaml")
     says(bare.command("status", bare.home), 2, "holds no runs/")
     says(bare.command("status", bare.home / "nowhere"), 2, "there is no such folder")
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
-    bare: Site, shared_cluster: dict[str, Any]
-) -> None:
-    """One OUT that refuses for four reasons, and is whole again when they are gone."""
-    out = bare.home / "out"
-    strict: dict[str, Any] = {
-        "sources": [{"kind": "folder", "path": str(bare.source), "name": "c"}],
-        "cluster": shared_cluster,
-    }
-    sounds = {p.name: p.read_bytes() for p in bare.source.iterdir()}
-    for name in sounds:
-        (bare.source / name).write_bytes(b"no audio at all")
-    ended = bare.run(bare.settings("out", **strict))
-    says(ended, 1, "package.max_failed_fraction", f"{COUNT} of {COUNT} recordings failed")
-    assert unpublished(out)
-    ended = bare.run(bare.settings("out", **strict, package={"max_failed_fraction": 1.0}))
-    says(ended, 1, "nothing is left to package", "ledger")
-    assert unpublished(out)
-
-    for name, data in sounds.items():
-        (bare.source / name).write_bytes(data)
-    bare.done(bare.settings("out", **strict))
-    assert quarantined(out) == {}
-    away = bare.home / "away"
-    shutil.move(bare.source, away)
-    bare.source.mkdir()
-    ended = bare.run(bare.settings("out", **strict))
-    says(ended, 1, "package.max_removed_fraction", "not mounted")
-    assert [p.name for p in sorted((out / "datasets").iterdir())] == ["latest", "v0001"]
-    bare.source.rmdir()
-    shutil.move(away, bare.source)
-    again = bare.done(bare.settings("out", **strict))
-    assert not again.result["new_version"]
-    assert len(ledger(out)) == COUNT
-
-    assert bare.command("verify", out).result == {"ok": True, "faults": []}
-    (tar,) = out.glob("datasets/v0001/wenet/train/*.tar")
-    corpus.flip(tar, 2000)
-    damaged = bare.command("verify", out)
-    assert damaged.code == 3
-    assert any(tar.name in fault for fault in damaged.result["faults"])
 
 
 @pytest.mark.cluster

@@ -105,14 +105,6 @@ def test_processes_of_multiprocessing_would_import_it(stranger: Stranger) -> Non
 
 
 @pytest.mark.nightly
-def test_looking(stranger: Stranger, out: Path) -> None:
-    for word in ("status", "report"):
-        done = stranger.command(word, str(out))
-        assert done.returncode == 0, done.stderr
-    assert stranger.marks() == ""
-
-
-@pytest.mark.nightly
 def test_as_a_module(stranger: Stranger, out: Path) -> None:
     """But for what Python looks up there before any of our code runs, which only `-P` prevents."""
     first = stranger.python("-P", "-c", "import runpy, sys; print(*sys.modules)").stdout.split()

@@ -168,16 +168,6 @@ def test_numbers_do_not_depend_on_the_blocks(name: str, rate: int) -> None:
             assert value == (expected if expected is None else pytest.approx(expected, rel=1e-9))
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(1, 30_000), min_size=1, max_size=5), st.sampled_from([1, 2, 3, 9]))
-@pytest.mark.nightly
-def test_light_measures_do_not_depend_on_the_blocks_at_all(sizes: list[int], count: int) -> None:
-    samples = np.r_[noise(1.1, count), np.zeros((9_000, count), np.float32), noise(0.9, count)]
-    for module in LIGHT:
-        parts = measured(module, pieces(samples, 11_025, tuple(sizes)))
-        assert parts == measured(module, Clip.from_samples(samples, 11_025))
-
-
 class Long(Clip):
     """Minutes of the same second, of which nothing is held."""
 

@@ -41,7 +41,6 @@ from uttermill.tasks.shard_store import recipe
 
 RATE = 16_000
 Floats = NDArray[np.float32]
-MODULES: list[Any] = [nmf_snr, snr, dnsmos]
 
 
 def value(module: Any, samples: NDArray[Any], rate: int = RATE, column: str = "", **kw: Any) -> Any:
@@ -114,15 +113,6 @@ def plain(samples: Floats) -> float:
 def test_nmf_snr_is_data_juicers(count: int) -> None:
     samples = syllables(count, count / RATE, RATE)[:, 0].astype(np.float32)
     assert value(nmf_snr, samples) == pytest.approx(plain(samples), abs=0.01)
-
-
-@pytest.mark.nightly
-def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
-    for voice in voices[:6]:
-        assert value(nmf_snr, voice) == pytest.approx(plain(voice), abs=0.01)
-    wide = soxr.resample(voices[0], RATE, 44_100)
-    both = np.stack([wide, -0.3 * np.roll(wide, 99)], axis=1)
-    assert value(nmf_snr, both, 44_100) == pytest.approx(plain(both.mean(axis=1)), abs=0.01)
 
 
 @pytest.mark.needs("corpus")

@@ -22,9 +22,6 @@ from tests.faults.command import soon
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch")
 MISSING = [name for name in DAEMONS if shutil.which(name) is None]
-#: What limits of users need beside them: Slurm's accounts, in a database of their own.
-ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb-admin")
-MISSING_FOR_LIMITS = MISSING + [name for name in ACCOUNTING if shutil.which(name) is None]
 NODES = ("n1", "n2")
 VARIABLE = "SLURM_CONF"
 CONFIGURATION = """\
@@ -44,7 +41,7 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 JobAcctGatherType=jobacct_gather/none
-{accounts}
+AccountingStorageType=accounting_storage/none
 MpiDefault=none
 MailProg=/bin/true
 SlurmdParameters=config_overrides
@@ -53,26 +50,6 @@ KillWait=30
 {nodes}
 PartitionName=cpu Nodes=ALL Default=YES State=UP MaxTime=INFINITE
 PartitionName=down Nodes=ALL State=DOWN
-"""
-NO_ACCOUNTS = "AccountingStorageType=accounting_storage/none"
-ACCOUNTS = """\
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=localhost
-AccountingStoragePort={accounts_port}
-AccountingStoragePass={home}/munge.socket
-AccountingStorageEnforce=associations,limits,qos"""
-DATABASE = """\
-AuthType=auth/munge
-AuthInfo=socket={home}/munge.socket
-DbdHost=localhost
-DbdPort={accounts_port}
-SlurmUser=root
-PidFile={home}/slurmdbd.pid
-StorageType=accounting_storage/mysql
-StorageHost=127.0.0.1
-StoragePort={database_port}
-StorageUser=root
-StorageLoc=slurm
 """
 
 
@@ -97,12 +74,11 @@ class Slurm:
 
 
 @contextmanager
-def running(limits: tuple[str, ...] = ()) -> Iterator[Slurm]:
-    """A Slurm whose nodes are idle. Root only: other users cannot start jobs as themselves.
-    `limits`: those of every user, as `sacctmgr modify qos` sets them."""
+def running() -> Iterator[Slurm]:
+    """A Slurm whose nodes are idle. Root only: other users cannot start jobs as themselves."""
     home = Path(mkdtemp(prefix="uttermill-slurm-", dir="/tmp"))
     try:
-        controller, accounts_port, database_port, *ports = free_ports(3 + len(NODES))
+        controller, *ports = free_ports(1 + len(NODES))
         for name in ("state", *(f"spool-{node}" for node in NODES)):
             (home / name).mkdir()
         nodes = "\n".join(
@@ -110,9 +86,7 @@ def running(limits: tuple[str, ...] = ()) -> Iterator[Slurm]:
             "RealMemory=16000 State=UNKNOWN"
             for node, port in zip(NODES, ports, strict=True)
         )
-        places = {"home": home, "accounts_port": accounts_port, "database_port": database_port}
-        accounts = ACCOUNTS.format(**places) if limits else NO_ACCOUNTS
-        words = {"home": home, "controller": controller, "nodes": nodes, "accounts": accounts}
+        words = {"home": home, "controller": controller, "nodes": nodes}
         configuration = home / "slurm.conf"
         configuration.write_text(CONFIGURATION.format(**words))
         (home / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/{cgroup_version()}\n")
@@ -127,13 +101,6 @@ def running(limits: tuple[str, ...] = ()) -> Iterator[Slurm]:
                 f"--seed-file={home}/munge.seed", f"--log-file={home}/munge.log",
             ))  # fmt: skip
             assert soon((home / "munge.socket").exists, 20)
-            if limits:
-                daemons.enter_context(_database(home, slurm, database_port))
-                written = home / "slurmdbd.conf"
-                written.write_text(DATABASE.format(**places))
-                written.chmod(0o600)
-                daemons.enter_context(daemon(home, slurm, "slurmdbd", "-D"))
-                _account(slurm, limits)
             daemons.enter_context(daemon(home, slurm, "slurmctld", "-D", "-c"))
             for node in NODES:
                 daemons.enter_context(daemon(home, slurm, "slurmd", "-D", "-N", node))
@@ -147,36 +114,6 @@ def running(limits: tuple[str, ...] = ()) -> Iterator[Slurm]:
                 soon(lambda: not slurm.jobs(), every=0.2)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-
-
-@contextmanager
-def _database(home: Path, slurm: Slurm, port: int) -> Iterator[None]:
-    """An empty MariaDB on the loopback."""
-    files = f"--datadir={home}/database"
-    subprocess.run(
-        ("mariadb-install-db", "--no-defaults", "--user=root", files, "--skip-test-db",
-         "--auth-root-authentication-method=normal"),
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
-    server = (
-        "mariadbd", "--no-defaults", "--user=root", files, f"--port={port}", "--skip-log-bin",
-        "--bind-address=127.0.0.1", f"--socket={home}/database.socket", f"--pid-file={home}/db.pid",
-        "--innodb-buffer-pool-size=64M",
-    )  # fmt: skip
-    ping = ("mariadb-admin", "--no-defaults", f"--socket={home}/database.socket", "ping")
-    with daemon(home, slurm, *server):
-        assert soon(lambda: "alive" in asked(slurm, *ping), every=0.2), log(home)
-        yield
-
-
-def _account(slurm: Slurm, limits: tuple[str, ...]) -> None:
-    """An account of root's, and what its jobs may take."""
-    add = ("sacctmgr", "--immediate", "add")
-    cluster = (*add, "cluster", "uttermill")
-    assert soon(lambda: "Adding" in asked(slurm, *cluster), every=0.5)
-    slurm(*add, "account", "lab")
-    slurm(*add, "user", "root", "account=lab")
-    slurm("sacctmgr", "--immediate", "modify", "qos", "normal", "set", *limits)
 
 
 @contextmanager

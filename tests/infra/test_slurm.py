@@ -108,20 +108,6 @@ def test_a_job_that_is_told_to_end_ends_its_call_and_is_replaced(
 
 
 @pytest.mark.nightly
-def test_doctor_on_slurm(site: Site, cluster: Slurm) -> None:
-    recordings(site, 1)
-    with site.start("doctor", settings(site, 2), "--json") as run:
-        ended = done(run)
-        assert run.none_left(60), "its jobs, too"
-    findings = {finding["name"]: finding["detail"] for finding in ended.result["findings"]}
-    assert findings["workers"].startswith("2 joined, on 1 host")
-    assert findings["scheduler"] == "5 settings as in infra/dask.yaml"
-    assert findings["OUT"] == f"each worker can write to {site.home}/out"
-    assert not (site.home / "out").exists()
-    assert soon(lambda: not cluster.jobs())
-
-
-@pytest.mark.nightly
 def test_a_call_that_takes_too_long_for_a_job_that_ends_is_no_fault_of_its_shard(
     site: Site, cluster: Slurm
 ) -> None:
@@ -142,20 +128,6 @@ def test_a_call_that_takes_too_long_for_a_job_that_ends_is_no_fault_of_its_shard
     assert ended.stderr.count("was told to leave and did not end its call; it runs again") == 3
     assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
     assert measured(site) == 3 + 3
-
-
-@pytest.mark.nightly
-def test_workers_in_a_range_follow_the_work(site: Site, cluster: Slurm) -> None:
-    recordings(site, 24)
-    (site.gate / "pace").write_text("3")
-    most = 0
-    with site.start("run", settings(site, {"min": 1, "max": 3}), "--json") as run:
-        while run.process.poll() is None:
-            most = max(most, len(cluster.jobs("running")))
-            time.sleep(0.5)
-        done(run)
-    assert most == 3
-    assert measured(site) == 24
 
 
 @pytest.mark.nightly
@@ -192,25 +164,3 @@ def test_one_signal_ends_a_run_whose_jobs_wait(
         os.kill(run.pid, number)
         assert run.end(20).code == code
     assert soon(lambda: not cluster.jobs(), 20)
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(
-    bool(slurm.MISSING_FOR_LIMITS),
-    reason=f"Slurm's limits cannot be set here: no {', '.join(slurm.MISSING_FOR_LIMITS)}",
-)
-@pytest.mark.parametrize(
-    ("limit", "words"),
-    [("MaxJobsPerUser=0", "QOSMaxJobsPerUserLimit"), ("MaxSubmitJobsPerUser=0", "violates")],
-)
-def test_a_quota_that_is_used_up_ends_the_run_by_the_words_of_the_queue(
-    tmp_path: Path, limit: str, words: str
-) -> None:
-    with slurm.running((limit,)) as limited:
-        site = Site(tmp_path, "", limited.environment, history="none")
-        recordings(site, 2)
-        path = settings(site, 1)
-        with site.start("run", path, "--json", "--set", "cluster.wait_for_workers=10") as run:
-            ended = run.end(120)
-        assert (ended.code, words in ended.error) == (1, True), ended
-        assert not limited.jobs()

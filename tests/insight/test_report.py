@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import zlib
 from collections import Counter
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -286,17 +285,6 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     sample = Sample(row, locator=Locator(str(path)))
     made = clips.ClipMaker(tmp_path, clips.RATE, [sample]).make(sample)
     assert (made.audio, made.why) == (None, "it has no samples")
-
-
-@pytest.mark.nightly
-def test_damaged_facts_are_gathered_again(made: tuple[Job, Path], tmp_path: Path) -> None:
-    shutil.copytree(made[0].out, tmp_path / "out", symlinks=True)
-    job = replace(made[0], out=tmp_path / "out")
-    folder = job.out / "runs" / made[1].name
-    sound = charts(making.build(report.request(job, folder)).decode())
-    [part] = (job.out / "manifests/package/facts").glob("*/limits.arrow")
-    part.write_bytes(part.read_bytes()[:400])
-    assert charts(making.build(report.request(job, folder)).decode()) == sound
 
 
 def test_damaged_floats_are_shown_without_a_warning() -> None:

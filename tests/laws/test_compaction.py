@@ -157,27 +157,6 @@ def test_a_lower_limit_joins_what_it_lets_in(
     assert checkpoints.verify(out).faults == []
 
 
-@pytest.mark.nightly
-def test_a_flipped_bit_in_a_joined_file_is_found_and_made_again(
-    small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    often(monkeypatch)
-    out = tmp_path / "out"
-    corpus.run(job(small, out))
-    for home in (manifest.folder(out, "transcribe", SHARD), blobs.folder(out, SHARD)):
-        (path,) = storage.names(home)
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    monkeypatch.setattr(manifest, "_parts", {})  # as in the next process
-    assert len(checkpoints.verify(out).faults) == 2
-    shutil.rmtree(out / "datasets")  # so that the PCM is asked for
-    corpus.run(job(small, out))
-    assert files(out) == ONE
-    assert tree(out) == quiet
-    assert checkpoints.verify(out).faults == []
-
-
 @pytest.mark.full
 def test_damage_is_not_copied_into_a_joined_blob(
     small: Path, out: Path, quiet: dict[str, bytes]

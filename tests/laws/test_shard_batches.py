@@ -14,16 +14,13 @@ import pytest
 
 from tests.helpers import corpus, tiers
 from uttermill.tasks import pipeline
-from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.publish import foreseen
 from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
-from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages.call import Call
-from uttermill.tasks.storage import versions
 
 COUNT = 20
 ONE = {"settle_seconds": 0, "hours": 0.1 / 3600}  # a recording a shard
@@ -147,22 +144,6 @@ def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> N
     assert path.read_bytes() == flipped
 
 
-@pytest.mark.nightly
-def test_versions_do_not_tell_how_they_were_grouped(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = Counted()
-    monkeypatch.setattr(pipeline, "Here", lambda: counted)
-    many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("collect") == -(-COUNT // shard_batches.AT_ONCE)
-    assert counted.names.count("gather") == 1
-    assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
-    monkeypatch.setattr(shard_batches, "AT_ONCE", COUNT)
-    few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
-    assert corpus.content(many.path) == corpus.content(few.path)
-    assert counted.names.count("collect") == -(-COUNT // 8) + 1
-
-
 @pytest.mark.full
 def test_only_shards_that_changed_are_judged_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,19 +189,6 @@ def test_damaged_outcomes_are_made_again(
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
     assert counted.names.count("collect") == 1, "those of one group, and no others"
-
-
-@pytest.mark.nightly
-def test_too_little_memory_loses_nothing(home: Path, tmp_path: Path) -> None:
-    """One sentence names the setting; with more, the next run decides and transcribes nothing."""
-    job = corpus.job(home, out=tmp_path / "out", **chosen())
-    small = replace(job, package=job.package.model_copy(update={"memory": "1MB"}))
-    with pytest.raises(RunError, match=r"raise package\.memory"):
-        corpus.run(small)
-    assert not versions.all_of(job.out)
-    published, counts = corpus.run(job)
-    assert counts["transcribe"][0] == 0
-    assert not verify.verify(published.path)
 
 
 def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:

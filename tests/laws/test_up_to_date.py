@@ -145,24 +145,6 @@ def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str
     assert looks.gathered == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        tiers.nightly({"resample": {"rate": 8000}}),
-        tiers.nightly({"transcribe": {"backend": {"use": "fake", "seed": 3}}}),
-        {"transcribe": {"verdicts": [{"use": "empty_text", "min_chars": 3}]}},
-    ],
-    ids=["rate", "recogniser", "verdict"],
-)
-@pytest.mark.nightly
-def test_other_settings_look_at_everything(
-    home: Path, looks: Looks, change: dict[str, Any]
-) -> None:
-    corpus.run(asked(home, **change))
-    assert looks.shards == set(manifest.shards(home / "out"))
-    assert looks.gathered == 1
-
-
 @pytest.mark.nightly
 def test_a_limit_looks_only_at_shards_with_clips_that_it_lets_in(
     tmp_path: Path, looks: Looks
@@ -322,12 +304,6 @@ def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
 
 
 @pytest.mark.nightly
-def test_costly_measures_that_are_asked_for_later(home: Path, looks: Looks) -> None:
-    corpus.run(asked(home, filter={**corpus.filters(), "measure_all": True}))
-    assert looks.shards == set(manifest.shards(home / "out"))
-
-
-@pytest.mark.nightly
 def test_what_changed_under_the_run_is_looked_at_again(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,15 +364,6 @@ def test_a_helper_of_a_plugin_is_a_part_of_it(
     (folder / "own_limit.py").write_text("LEAST = 2\n")
     corpus.run(asked(home, transcribe={**FAKE, **verdicts}))
     assert looks.gathered == 1
-
-
-@pytest.mark.nightly
-def test_a_version_that_is_gone_is_made_again(home: Path, looks: Looks) -> None:
-    (home / "out/datasets/v0001").rename(home / "aside")
-    made, _ = corpus.run(asked(home))
-    assert made.new
-    assert looks.gathered == 1
-    assert looks.shards == set()
 
 
 @pytest.mark.nightly

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
-from uttermill.tasks.publish.upkeep.verify import verify
 
 PACKAGE = {
     "tar_hours": 2.5 / 3600,
@@ -36,16 +35,6 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def described(version: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((version / "croissant.json").read_text("utf-8"))
     return content
-
-
-@pytest.mark.nightly
-def test_it_is_a_file_of_the_version(version: Path) -> None:
-    files = json.loads((version / "dataset.json").read_text())["files"]
-    assert files["croissant.json"]["bytes"] == (version / "croissant.json").stat().st_size
-    assert verify(version) == []
-    corpus.flip(version / "croissant.json", 700)
-    assert any("croissant.json" in fault for fault in verify(version))
-    corpus.flip(version / "croissant.json", 700)
 
 
 def test_every_column_is_a_field_with_its_type(version: Path, described: dict[str, Any]) -> None:

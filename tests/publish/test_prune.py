@@ -372,34 +372,6 @@ def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_shards_that_the_last_run_left_complete_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each has one part of each stage, which is needed; of another setting's, all are looked at."""
-    source = corpus.make(tmp_path / "in", 4)
-    out = tmp_path / "out"
-    recorded(job(source, out, **HISTORY[0]))
-    looked: list[str] = []
-
-    def counted(out: Path, shard: str, *rest: Any) -> prune.Unneeded:
-        looked.append(shard)
-        return unneeded(out, shard, *rest)
-
-    unneeded = prune.find_unneeded
-    monkeypatch.setattr(prune, "find_unneeded", counted)
-    assert not any(e["items"] for e in queries.prune(out, 1)["kinds"].values())
-    assert looked == []
-    corpus.add(source, 7)
-    recorded(job(source, out, **HISTORY[1]))
-    queries.prune(out, 1)
-    assert len(looked) == 4, "the new recording's shard has nothing else"
-    Index(out).note({}, "", "", None)
-    looked.clear()
-    queries.prune(out, 1)
-    assert len(looked) == 5
-
-
-@pytest.mark.nightly
 def test_a_clock_that_was_ahead_once_misleads_nobody(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -387,29 +386,3 @@ def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
     clips = pq.read_table(night / "utterances.parquet").to_pylist()
     assert {row["split"] for row in clips if text in row["text"]} == {side}
     assert leaking(night) == 0
-
-
-@pytest.mark.nightly
-def test_a_night_adds_readers_who_follow(tmp_path: Path) -> None:
-    """Unchanged clips are not assigned again, and their texts hold all the same."""
-    package = {"splits": {"dev": 0.2}, "tar_hours": 3 / 3600}
-
-    def run(out: str) -> dict[str, str]:
-        job = corpus.job(tmp_path, out=tmp_path / out, sources=sources, package=package)
-        path = corpus.run(job)[0].path
-        assert verify(path) == []
-        rows = pq.read_table(path / "utterances.parquet").to_pylist()
-        sides: dict[str, set[str]] = defaultdict(set)
-        for row in rows:
-            sides[row["text"]].add(row["split"])
-        assert all(len(each) == 1 for each in sides.values())
-        return {row["id"]: row["split"] for row in rows}
-
-    sources = spoken(tmp_path, 5, 6, named=True)
-    first = run("out")
-    shutil.copytree(tmp_path / "out", tmp_path / "other", symlinks=True)
-    sources = spoken(tmp_path, 7, 6, named=True)
-    second = run("out")
-    assert second.items() >= first.items()
-    assert len(second) > len(first)
-    assert run("other") == second

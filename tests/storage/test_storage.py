@@ -16,7 +16,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from tests.helpers import corpus, tiers
+from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
 from uttermill.flows import settings
 from uttermill.flows.cluster.spawning import environment
@@ -267,29 +267,6 @@ def test_a_tar_that_was_written_over_is_not_copied_on(s3: S3, url: str, job: Job
     assert verify(second.path) == []
 
 
-@pytest.mark.parametrize(
-    "what", tiers.few(["manifests/filter", "manifests/resample", "audio"], "audio")
-)
-@pytest.mark.nightly
-def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: str) -> None:
-    there = remote(job, url)
-    corpus.run(there)
-    before = version(s3, url)
-    root = there.out / what
-    name = next(iter(OBJECTS.tree(root)))
-    data = storage.read(root / name)
-    OBJECTS.put(root / name, data[:-1] + bytes([data[-1] ^ 1]))
-    assert any("does not match its hash" in fault for fault in checkpoints.verify(there.out).faults)
-    for left in s3.files().find(f"{url}/datasets"):
-        s3.files().rm_file(left)
-    from uttermill.tasks.shard_store import manifest
-
-    manifest._parts.clear()  # as another process
-    corpus.run(there)
-    assert version(s3, url) == before
-    assert checkpoints.verify(there.out).faults == []
-
-
 @pytest.mark.nightly
 def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
@@ -354,54 +331,6 @@ def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
 
 
 # Two runs
-
-
-@pytest.mark.nightly
-def test_of_two_runs_that_race_one_publishes_and_the_version_is_whole(
-    s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without any lock, with other settings: both are about to put the same number."""
-    corpus.run(remote(job, url))  # checkpoints; the race is for the second version
-    corpus.add(Path(job.sources[0].path), 10)
-    jobs = [remote(job, url), remote(corpus.job(Path(job.sources[0].path).parent,
-                                                package={"seed": 7}), url)]  # fmt: skip
-    ready, racing = threading.Barrier(2), threading.Event()
-    real, real_clean = package.publish, versions.clean
-
-    def publish(*given: Any) -> Path:
-        racing.set()
-        ready.wait(60)
-        return real(*given)
-
-    def clean(out: Path) -> None:
-        if (
-            not racing.is_set()
-        ):  # a run that has lost its lock, as one of these has, removes nothing
-            real_clean(out)
-
-    monkeypatch.setattr(package, "publish", publish)
-    monkeypatch.setattr(versions, "clean", clean)
-    ended: list[Any] = []
-
-    def run(job: Job) -> None:
-        try:
-            ended.append(corpus.run(job)[0].path)
-        except Exception as error:  # whatever it is, it must do no harm
-            ready.abort()
-            ended.append(error)
-
-    threads = [threading.Thread(target=run, args=(each,)) for each in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    print(ended)  # they may have spoilt each other's version: then nobody publishes it
-    whole = versions.all_of(remote(job, url).out)
-    assert len([each for each in ended if not isinstance(each, Exception)]) == len(whole) - 1 <= 1
-    assert all(verify(path) == [] for path in whole)
-    monkeypatch.setattr(package, "publish", real)
-    monkeypatch.setattr(versions, "clean", real_clean)  # of what both may have left half made
-    assert verify(corpus.run(jobs[0])[0].path) == []
 
 
 @pytest.mark.nightly

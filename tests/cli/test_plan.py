@@ -251,14 +251,6 @@ def test_a_killed_run_is_finished_without_a_cause(home: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_plan_writes_nothing(home: Path) -> None:
-    corpus.add(home / "in", 11)
-    before = {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")}
-    planned(asked(home, resample={"rate": 8000}), asked(home))
-    assert {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")} == before
-
-
-@pytest.mark.nightly
 def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
     for path in sorted((home / "in").glob("*.wav"))[:2]:
         path.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import corpus, fuzz
-from uttermill.tasks import plugins
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import queries
 
@@ -137,25 +135,6 @@ def test_a_copy_that_fell_to_another_verdict_is_no_original(voices: Path) -> Non
         assert "a/v0.wav" not in copies(published.path)
     else:
         pytest.fail("the quiet copy was meant to be dropped for its level")
-
-
-@pytest.mark.nightly
-def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a plug-in freezes comes back to it with the next version, but for `refit`."""
-    seen: list[dict[str, Any]] = []
-
-    def reject(rows: Any, settings: Any, frozen: dict[str, Any]) -> Any:
-        seen.append(frozen)
-        return [], frozen or {"bound": len(rows)}
-
-    monkeypatch.setattr(plugins.FILTERS.load("duplicate"), "reject", reject)
-    first, _ = corpus.run(job(voices, "a"))
-    second, _ = corpus.run(job(voices, "a", "b"))
-    third, _ = corpus.run(job(voices, "a", "b", package={"refit": True}))
-    assert seen == [{}, {"bound": 4}, {}]
-    frozen = [json.loads((p.path / "dataset.json").read_text())["frozen"]
-              for p in (first, second, third)]  # fmt: skip
-    assert [f["filters.duplicate"]["bound"] for f in frozen] == [4, 4, 7]
 
 
 @fuzz.cases(50)

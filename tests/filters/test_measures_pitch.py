@@ -66,19 +66,6 @@ def test_noise_has_no_voice() -> None:
     assert measures["pitch_median"] is None
 
 
-@pytest.mark.nightly
-def test_a_long_clip_is_measured_as_in_one_pass() -> None:
-    rng = np.random.default_rng(7)
-    hertz = 120 * 2 ** (0.5 * np.sin(np.arange(70 * RATE) / RATE))
-    samples = voice(hertz) + 0.003 * rng.standard_normal(len(hertz))
-    pieces = [*pitch._windows(np.array_split(samples.astype(np.float32), 97))]
-    assert len(pieces) == 3
-    assert sum(last - first for _, first, last in pieces) == 70 * RATE // 256
-    tracks = [pitch._frames(piece)[0][first:last] for piece, first, last in pieces]
-    whole, _ = pitch._frames(samples.astype(np.float32))
-    np.testing.assert_allclose(np.concatenate(tracks), whole, rtol=1e-3)
-
-
 def test_a_limit_on_the_median_drops_low_voices() -> None:
     settings = pitch.Settings(min_median=160)
     rejection = judge(measured(steady(110, 1)), FILTER.verdict(settings))

@@ -146,21 +146,6 @@ def test_datasets_reads_them(
 
 
 @pytest.mark.nightly
-def test_a_night_writes_new_clips_only(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 3)
-    one, _ = corpus.run(asked(tmp_path))
-    tables = len(FORMATS) + len(PLAIN)
-    again, counts = corpus.run(asked(tmp_path))
-    assert (again.path, {computed for computed, _ in counts.values()}) == (one.path, {0})
-    corpus.add(tmp_path / "in", 3)
-    two, counts = corpus.run(asked(tmp_path))
-    assert counts["filter"] == (1, 3)
-    assert two.linked >= one.written - len(FORMATS), "old shards were written again"
-    assert two.written == tables
-    assert verify(two.path) == []
-
-
-@pytest.mark.nightly
 def test_publishing_more_rewrites_only_formats_that_hold_it(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 2)
     formats = {"formats": [{"use": "wenet"}, {"use": "webdataset"}]}

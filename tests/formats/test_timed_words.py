@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from uttermill.tasks.base.schema import ClipRow, WordRow
-from uttermill.tasks.formats import ctm, textgrid
+from uttermill.tasks.formats import textgrid
 
 
 def word(text: str, start: float, end: float, sure: float | None = 0.5) -> WordRow:
@@ -54,19 +54,3 @@ def test_no_word_is_lost(words: tuple[WordRow, ...], texts: list[str]) -> None:
     assert found[0][0] == 0
     assert found[-1][1] == 1
     assert all(end > start for start, end, _ in found)
-
-
-def test_what_was_heard_stands_in_for_what_was_not_aligned() -> None:
-    heard = [word(" heard", 0.0, 1.0, None)]
-    clip = row(reference_words=None, word_times=heard)
-    assert [text for *_, text in intervals(clip)] == ["heard"]
-    assert ctm._content([clip]) == b"a_1 1 0.000 1.000 heard\n"
-
-
-def test_a_line_of_ctm_has_its_fields() -> None:
-    clip = row(word(" \u4f60", 0.1, 0.25), word(" new york", 0.3, 0.2, 1.0))
-    assert ctm._content([clip]).decode().splitlines() == [
-        "a_1 1 0.100 0.150 \u4f60 0.500",
-        "a_1 1 0.300 0.000 new_york 1.000",
-    ]
-    assert ctm._content([row(reference_words=None)]) == b""

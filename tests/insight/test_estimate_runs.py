@@ -68,20 +68,6 @@ def both(
         return Both(home, home / "out", told, launch.run(chosen), data)
 
 
-@pytest.mark.nightly
-def test_the_sample_is_reused_to_the_item(both: Both) -> None:
-    assert both.estimate["sample"]["recordings"] == 5
-    assert both.estimate["sample"]["of"] == COUNT
-    assert both.estimate["sample"]["unreadable"] == 1
-    done = dict.fromkeys(("filter", "resample", "transcribe"), 5)
-    assert both.estimate["sample"]["items_computed"] == done
-    stages = both.run["stages"]
-    assert (stages["shard"]["items_computed"], stages["shard"]["items_reused"]) == (0, COUNT + 1)
-    for name in done:
-        counted = stages[name]["items_computed"], stages[name]["items_reused"]
-        assert counted == (COUNT - 5, 5)
-
-
 def test_the_dataset_is_that_of_a_run_without_an_estimate(both: Both) -> None:
     from uttermill.flows import settings
 
@@ -167,25 +153,6 @@ def test_the_estimate_is_no_run(both: Both) -> None:
     assert (folder / "metrics.parquet").is_file()
     assert not (folder / "settings.json").exists()
     assert run_folder.newest(both.out) != folder
-
-
-@pytest.mark.nightly
-def test_the_same_again_costs_nothing(
-    both: Both, prefect_api: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = tmp_path / "settings.yaml"
-    path.write_text(json.dumps(both.data))  # JSON is YAML
-    capsys.readouterr()
-    assert cli.main(["estimate", str(path), "--least", "5", "--fraction", "0.1", "--json"]) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    told = json.loads(line)
-    assert told["sample"]["items_computed"] == dict.fromkeys(
-        ("filter", "resample", "transcribe"), 0
-    )
-    assert told["disk_bytes"]["expected"] < 100_000, "all of it is published"
-    assert told["hours"]["kept"]["expected"] == pytest.approx(
-        both.run["seconds"]["packaged"] / 3600, abs=1e-5
-    )
 
 
 def test_wrong_numbers_are_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,6 @@ from tests.helpers import corpus, outcomes
 from uttermill.flows import cli
 from uttermill.flows.run import report, run_folder
 from uttermill.flows.settings import PrepareSettings
-from uttermill.tasks import audio
 from uttermill.tasks.accounting import broken, metrics
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.base.schema import LEDGER, METRICS
@@ -253,28 +252,6 @@ def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
         assert media.seconds == pytest.approx(sample.row["end"] - sample.row["start"], abs=0.01)
         heard += 1
     assert heard == 9
-
-
-def test_a_rejected_span_is_read_in_one_pass(tmp_path: Path) -> None:
-    """Of a format that cannot seek, several spans at once: each is what a read of it gives."""
-    pcm = (corpus.speech(1, 3.0, clips.RATE)[:, 0] * 20000).astype(np.int16)
-    path = tmp_path / "x.mp3"
-    path.write_bytes(audio.write_mp3_bytes(pcm, clips.RATE))
-    locator = Locator(str(path))
-    found = []
-    for start, end in ((1.5, 2.5), (0.25, 0.75), (0.5, 1.75)):
-        row: Any = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
-        found.append(Sample(row, locator=locator))
-    maker = clips.ClipMaker(tmp_path, clips.RATE, found)
-    read = {id(sample): mono for sample, mono in maker._read(locator, found)}
-    for sample in found:
-        np.testing.assert_array_equal(
-            read[id(sample)], audio.read_span(locator, *clips.span(sample))[:, 0]
-        )
-        assert maker.make(sample) == clips.media(read[id(sample)])
-    path.unlink()
-    gone = clips.ClipMaker(tmp_path, clips.RATE, found).make(found[0])
-    assert (gone.audio, gone.why) == (None, "its source is no longer there")
 
 
 def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:

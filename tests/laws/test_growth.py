@@ -134,19 +134,6 @@ def test_a_new_text_rewrites_its_tar_only(tmp_path: Path) -> None:
     assert verify(two.path) == []
 
 
-@pytest.mark.nightly
-def test_a_damaged_old_tar_is_not_carried_on(own: Path, caplog: pytest.LogCaptureFixture) -> None:
-    one = own / "out/datasets/v0001"
-    victim = sorted(one.rglob("*.tar"))[0]
-    corpus.flip(victim, 700)
-    corpus.add(own / "in", 12)
-    two, _ = corpus.run(corpus.job(own, package=TAR))
-    assert two.written == 2
-    assert f"{victim} is damaged or gone" in caplog.text
-    assert verify(two.path) == []
-    assert verify(one) != []
-
-
 @pytest.mark.full
 def test_without_hard_links_files_are_copied(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:

@@ -69,17 +69,6 @@ def test_what_is_lost_is_made_again(
     assert (quiet.new, quiet.restored) == (False, [])
 
 
-@pytest.mark.nightly
-def test_with_something_new_the_next_version_is_whole(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 12)
-    corpus.run(corpus.job(tmp_path, package=TAR))
-    (newest(tmp_path) / TARS).unlink()
-    corpus.add(tmp_path / "in", 12)
-    two, _ = corpus.run(corpus.job(tmp_path, package=TAR))
-    assert two.new
-    assert verify(two.path) == []
-
-
 @pytest.mark.parametrize("name", ["utterances.parquet", "ledger.parquet", "splits.parquet"])
 def test_a_lost_table_is_refused_with_the_remedy(home: Path, name: str) -> None:
     """The next version continues it."""

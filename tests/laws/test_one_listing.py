@@ -206,28 +206,6 @@ def test_a_run_with_its_plan(
         assert looks.entries == {**ONCE, "folder": ONCE["folder"] + more}
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
-@pytest.mark.nightly
-def test_other_commands(
-    file: Path, looks: Looks, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    chosen = settings.read(str(file), [], None, [])
-    pipeline.run_here(chosen.job())
-    looks.entries.clear()
-    assert ran(capsys, command, str(file))["ignored"] == {"extension": 1}
-    assert looks.entries == ONCE
-
-
-@pytest.mark.nightly
-def test_a_run_without_its_plan(file: Path, looks: Looks) -> None:
-    """As a deployment starts it."""
-    chosen = settings.read(str(file), [], None, [])
-    pipeline.run_here(chosen.job())
-    looks.entries.clear()
-    assert launch.run(chosen)["stages"]["shard"]["items_reused"] == 2 * COUNT
-    assert looks.entries == ONCE
-
-
 @pytest.mark.cluster
 @pytest.mark.server
 @pytest.mark.nightly

@@ -70,18 +70,6 @@ def test_every_shard_and_item_counts_once(home: Path, root: str, how: str, chang
     assert not any(computed for computed, _ in counted(job)[0].values())
 
 
-@pytest.mark.nightly
-def test_what_was_computed_before_the_repair_stays_computed(home: Path) -> None:
-    """The chain of the shard measured and resampled; the recogniser found the damage."""
-    more = corpus.filters({"use": "dc_offset"})
-    job = corpus.job(home, shard=SHARDS, filter=more, transcribe=OTHER_ASR)
-    damage(corpus.parts(job.out, "audio")[0], "flip")
-    items, shards = counted(job)
-    assert items["filter"] == items["transcribe"] == (COUNT, 0)
-    assert items["resample"] == (1, COUNT - 1)
-    assert shards["filter"][1] == shards["transcribe"][1] == 0
-
-
 def added(folder: Path) -> None:
     corpus.add(folder, COUNT)
 

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus, outcomes
-from tests.helpers.fetched import CORPUS
 from uttermill.flows.cli import queries
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish import foreseen
@@ -118,36 +117,6 @@ def test_a_rule_on_other_columns_is_answered_from_the_shards(base: Path) -> None
     assert what_if.kept(few, more)[1]["items"] == 0
     with foreseen.version(more, shards(more.out)) as version:
         assert version.clips(["id"]).num_rows == 0
-
-
-@pytest.mark.needs("corpus")
-@pytest.mark.nightly
-def test_a_wrong_transcript_is_found_and_right_ones_stay(tmp_path: Path) -> None:
-    """Three clips of two to three seconds through Whisper base and the default verdicts."""
-    lines = (CORPUS / "manifest.jsonl").read_text().splitlines()
-    wanted = ("speechbrain/spk2_snt5", "speechbrain/spk1_snt3", "BAC009S0150W0114")
-    chosen = [row for row in map(json.loads, lines) if any(w in row["path"] for w in wanted)]
-    assert len(chosen) == len(wanted)
-    listing = tmp_path / "list.jsonl"
-    listing.write_text(
-        "".join(
-            json.dumps({"wav": f"{CORPUS}/{row['path']}", "key": row["kind"], "txt": row["text"]})
-            + "\n"
-            for row in chosen
-        )
-    )
-    published, _ = corpus.run(
-        corpus.job(
-            tmp_path,
-            sources=[{"kind": "jsonl", "path": str(listing), "name": "c"}],
-            transcribe={"backend": {"use": "faster_whisper"}},
-        )
-    )
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
-    reasons = {Path(row["source_path"]).stem: row["reason"] for row in rows}
-    assert reasons == {
-        "spk2_snt5": "high_error_rate", "spk1_snt3": "packaged", "BAC009S0150W0114": "packaged",
-    }  # fmt: skip
 
 
 # `package.text_form`: the same texts as written, or in one case, without punctuation.

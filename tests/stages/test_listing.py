@@ -132,20 +132,6 @@ def test_a_long_recording_fills_one_group(
         assert loads.max() == alone, "nothing short lies beside it"
 
 
-def test_names_that_were_seen() -> None:
-    seen = entries.Seen()
-    chance = np.random.default_rng(3)
-    truth: set[str] = set()
-    for _ in range(40):
-        names = [str(n) for n in chance.integers(0, 3000, 100)]
-        wanted = []
-        for name in names:
-            wanted.append(name in truth)
-            truth.add(name)
-        assert seen.again(entries.keys(names)).tolist() == wanted
-    assert len(seen._runs) < 12
-
-
 def test_left_aside_is_a_list() -> None:
     left = SkippedEntries()
     entries = [Skipped("c", f"/in/é{n}", "hidden" if n % 2 else "extension") for n in range(7)]
@@ -334,33 +320,6 @@ def test_resample_decodes_a_long_clip_once_too(tmp_path: Path, opened: list[int]
     recording(tmp_path / "in/long.wav")
     corpus.run(job(tmp_path, cache_bytes=100_000))
     assert opened == 2 * [int(SECONDS * RATE)]
-
-
-def test_the_file_holds_what_is_needed_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail = cutting._Tail(100)
-    samples = np.arange(100, 200, dtype=np.float32)[:, None]
-
-    def cut(start: int, end: int) -> list[float]:
-        return [float(value) for piece in tail.cut(start, end) for value in piece[:, 0]]
-
-    for at in range(0, 60, 10):
-        tail.push(samples[at : at + 10])
-        tail.release(115, 20)
-    assert (tail.first, tail.start, tail.end) == (110, 140, 160)
-    assert cut(115, 160) == [*range(115, 160)]
-    assert cut(120, 135) == [*range(120, 135)]
-    assert cut(139, 142) == [139, 140, 141]
-    tail.release(145, 20)
-    tail.push(samples[60:70])
-    tail.release(145, 20)
-    assert cut(145, 170) == [*range(145, 170)]
-    monkeypatch.setattr(cutting, "HELD_BYTES", 0)
-    tail.push(samples[70:80])
-    tail.release(145, 10)
-    assert (tail.first, tail.start, tail.end) == (170, 170, 180), "no room: it is decoded again"
-    tail.push(samples[80:90])
-    tail.release(185, 10)
-    assert cut(185, 190) == [*range(185, 190)]
 
 
 @pytest.mark.full

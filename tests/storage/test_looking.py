@@ -44,30 +44,6 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.nightly
-def test_damage_is_told_and_repaired_by_a_run(
-    out: Path, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    (path,) = out.glob(KINDS[kind])
-    corpus.flip(path, path.stat().st_size // 2)
-    before = tampered.tree(out)
-    # What-if lacks the measures of a damaged part; else only `verify --deep` fails.
-    assert {*tampered.look(out)} <= {0, 2 if kind == "part of filter" else 0, 3}
-    assert tampered.tree(out) == before
-    if kind != "blob":  # whose bytes are hashed when they are used
-        assert path.name in caplog.text
-        assert "; the next run removes it, and makes again what it held" in caplog.text
-    assert "; removed" not in caplog.text
-    caplog.clear()
-    shutil.rmtree(out / "datasets")
-    shutil.rmtree(out / "manifests/package")
-    tampered.run(out)
-    assert caplog.text.count("; removed; its results are computed again") == 1
-    assert verify(out / "datasets/v0001") == []
-    assert cli.main(["verify", str(out / "datasets/latest"), "--deep"]) == 0
-
-
 def damaged_everywhere(out: Path) -> list[str]:
     """A byte of each kind of file, what no run writes, and links, where they are not refused; the
     names of what is damaged in checkpoints."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,28 +82,6 @@ def test_a_text_of_a_megabyte_and_nothing_at_all() -> None:
     long = " ".join(f"w{n % 9000}" for n in range(180_000))
     assert same(long, f"{long} more")
     assert near_texts.groups([]).tolist() == []
-
-
-def test_what_cannot_be_near_equal_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of twenty words: bands of sketches coincide by chance. The groups are those without it."""
-    chance, words = np.random.default_rng(0), [*"abcdefghijklmnopqrst"]
-    texts = [" ".join(chance.choice(words, size)) for size in chance.integers(8, 40, 3000)]
-    close = [text.replace("a", "b", 1) for text in texts[:300]]
-    looked_up = []
-    near = near_texts._near
-
-    def counted(database: Any, one: Any, other: Any) -> Any:
-        looked_up.append(len(one))
-        return near(database, one, other)
-
-    monkeypatch.setattr(near_texts, "_near", counted)
-    found = near_texts.groups([pa.array(texts + close)])
-    few = sum(looked_up)
-    looked_up.clear()
-    monkeypatch.setattr(near_texts, "_may_be_near", lambda marks, sizes: sizes[0] >= 0)
-    assert near_texts.groups([pa.array(texts + close)]).tolist() == found.tolist()
-    assert few < sum(looked_up) / 3
-    assert len({*found.tolist()}) < len(texts) + len(close) - 200
 
 
 # Sketches find the texts that `near_texts` counts as near-equal, and hold no text.

@@ -108,10 +108,13 @@ def lengths(spans: list[Span], kind: str = "utterance") -> list[float]:
     return [(s.end - s.start) / RATE for s in spans if s.kind == kind]
 
 
-def test_whole_is_one_utterance() -> None:
-    spans = run(whole.start(whole.Settings(), RATE, ()), blank(1.5), 700)
-    assert spans == [Span(0, 24_000)]
-    assert run(whole.start(whole.Settings(), RATE, ()), blank(0), 700) == []
+def test_whole_is_one_utterance_and_so_is_what_is_short_to_auto(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vad, "start", None)  # a call would fail: no detector for short ones
+    for module, seconds in ((whole, 1.5), (whole, 0), (auto, 30)):
+        spans = run(module.start(module.Settings(), RATE, ()), blank(seconds, 2), 700)
+        assert spans == ([Span(0, round(seconds * RATE))] if seconds else [])
 
 
 def test_given_rounds_halves_up_and_clips() -> None:
@@ -131,11 +134,6 @@ def test_given_hands_out_early_and_lets_go() -> None:
     assert segmenter.needed_from == 5
     assert segmenter.push(blank(1, 1, 10)) == [Span(5, 20, given=2)]
     assert segmenter.needed_from == 20
-
-
-def test_given_without_segments_says_so() -> None:
-    found = run(given_segmenter.start(given_segmenter.Settings(), RATE, ()), blank(1), 999)
-    assert found == [Span(0, RATE, "unsegmented", reason="no_segments")]
 
 
 @fuzz.cases(150)
@@ -158,18 +156,41 @@ def test_given_covers_every_sample(
     assert sorted(s.given for s in found if s.given is not None) == list(range(len(asked)))
 
 
-@pytest.mark.usefixtures("scripted")
-def test_close_speech_is_joined_and_far_speech_is_not() -> None:
-    spans = cut(speech((1, 0), (2, 0.9), (0.8, 0), (2, 0.9), (4, 0), (4, 0.9), (1, 0)))
-    assert lengths(spans) == pytest.approx([5.0, 4.2], abs=0.07)
-    assert [s.kind for s in spans] == ["non_speech", "utterance"] * 2 + ["non_speech"]
+#: (seconds, probability) after one another, settings, and the lengths of the utterances, s.
+CUTS: dict[str, tuple[list[tuple[float, float]], dict[str, float], list[float]]] = {
+    "close speech is joined, far speech is not":
+        ([(1, 0), (2, 0.9), (0.8, 0), (2, 0.9), (4, 0), (4, 0.9), (1, 0)], {}, [5.0, 4.2]),
+    "a short word alone is an utterance, a click is none":
+        ([(4, 0), (0.3, 0.9), (4, 0), (0.15, 0.9), (4, 0)], {}, [0.5]),
+    "a scrap is joined to what was said before it":
+        ([(1, 0), (9, 0.9), (0.3, 0), (1, 0.9), (3, 0)], {"min_seconds": 3}, [10.5]),
+    "a scrap is joined to what is said after it":
+        ([(1, 0), (1, 0.9), (0.3, 0), (14, 0.9), (3, 0)], {"min_seconds": 3}, [15.5]),
+    "a scrap goes along with the long speech after it":
+        ([(1, 0.9), (0.5, 0), (40, 0.9)], {"min_seconds": 3}, [4.99, 4.99, 4.99, 26.53]),
+    "parted at the longest pause near the target":
+        ([part for pause in (0.3, 0.6, 0.3, 0.3, 0.8, 0.3, 0.3) for part in ((3, 0.9), (pause, 0))],
+         {}, [6.5, 9.9, 6.5]),
+    "speech without a pause may be longer than the target":
+        ([(1, 0), (25, 0.9), (2, 0), (3, 0.9), (1, 0)], {}, [25.2, 3.2]),
+    "joining stops at the longest length":
+        ([(9, 0.9), (0.5, 0)] * 7, {"target_seconds": 30}, [28.2, 28.2, 9.2]),
+    "long speech is cut at its longest dip":
+        ([(10, 0.9), (0.032, 0.1), (8, 0.9), (0.064, 0.1), (7, 0.9), (0.032, 0.1), (15, 0.9)],
+         {}, [18.1, 22.0]),
+    "speech without any pause is cut where it is least certain":
+        ([(20, 0.9), (0.1, 0.6), (25, 0.9)], {}, [20.05, 25.05]),
+}  # fmt: skip
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_short_word_alone_is_an_utterance_and_a_click_is_none() -> None:
-    spans = cut(speech((4, 0), (0.3, 0.9), (4, 0), (0.15, 0.9), (4, 0)))
-    assert [s.kind for s in spans] == ["non_speech", "utterance", "non_speech"]
-    assert lengths(spans) == pytest.approx([0.5], abs=0.05)
+@pytest.mark.parametrize(("parts", "options", "seconds"), CUTS.values(), ids=CUTS)
+def test_speech_is_cut_into_utterances(
+    parts: list[tuple[float, float]], options: dict[str, float], seconds: list[float]
+) -> None:
+    spans = cut(speech(*parts), **options)
+    assert lengths(spans) == pytest.approx(seconds, abs=0.1)
+    assert {s.kind for s in spans} <= {"utterance", "non_speech"}
 
 
 @pytest.mark.usefixtures("scripted")
@@ -180,62 +201,12 @@ def test_speech_that_stays_shorter_than_asked_is_unsegmented() -> None:
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_scrap_is_joined_to_the_neighbour_that_is_near() -> None:
-    after = cut(speech((1, 0), (9, 0.9), (0.3, 0), (1, 0.9), (3, 0)), min_seconds=3)
-    assert lengths(after) == pytest.approx([10.5], abs=0.07)
-    before = cut(speech((1, 0), (1, 0.9), (0.3, 0), (14, 0.9), (3, 0)), min_seconds=3)
-    assert lengths(before) == pytest.approx([15.5], abs=0.07)
-
-
-@pytest.mark.usefixtures("scripted")
-def test_utterances_are_parted_at_the_longest_pause_near_the_target() -> None:
-    pauses = (0.3, 0.6, 0.3, 0.3, 0.8, 0.3, 0.3)
-    spans = cut(speech(*[part for pause in pauses for part in ((3, 0.9), (pause, 0))]))
-    # 3 + 0.3 + 3 | 0.6 | 3 + 0.3 + 3 + 0.3 + 3 | 0.8 | 3 + 0.3 + 3, and the pads
-    assert lengths(spans) == pytest.approx([6.5, 9.8, 6.4], abs=0.15)
-
-
-@pytest.mark.usefixtures("scripted")
 @pytest.mark.parametrize("target", [4, 10, 30])
 def test_utterances_are_about_as_long_as_asked(target: float) -> None:
     spans = cut(speech(*[(2, 0.9), (0.3, 0)] * 60), target_seconds=target)
     found = lengths(spans)
     assert all(target / 2 <= length <= min(target * 1.25, 30) + 0.21 for length in found[:-1])
     assert len(found) > 2
-
-
-@pytest.mark.usefixtures("scripted")
-def test_speech_without_a_pause_may_be_longer_than_the_target() -> None:
-    spans = cut(speech((1, 0), (25, 0.9), (2, 0), (3, 0.9), (1, 0)))
-    assert lengths(spans) == pytest.approx([25.2, 3.2], abs=0.07)
-
-
-@pytest.mark.usefixtures("scripted")
-def test_joining_stops_at_the_longest_length() -> None:
-    spans = cut(speech(*[(9, 0.9), (0.5, 0)] * 7), target_seconds=30)
-    assert lengths(spans) == pytest.approx([28.2, 28.2, 9.2], abs=0.1)
-
-
-@pytest.mark.usefixtures("scripted")
-def test_long_speech_is_cut_at_its_longest_dip() -> None:
-    dips = ((10, 0.9), (0.032, 0.1), (8, 0.9), (0.064, 0.1), (7, 0.9), (0.032, 0.1), (15, 0.9))
-    spans = cut(speech(*dips))
-    assert lengths(spans)[0] == pytest.approx(18.1, abs=0.1)
-    assert sum(lengths(spans)) == pytest.approx(40.1, abs=0.1)
-
-
-@pytest.mark.usefixtures("scripted")
-def test_speech_without_any_pause_is_cut_where_it_is_least_certain() -> None:
-    spans = cut(speech((20, 0.9), (0.1, 0.6), (25, 0.9)))
-    assert lengths(spans) == pytest.approx([20.05, 25.05], abs=0.1)
-    assert [s.kind for s in spans] == ["utterance", "utterance"]
-
-
-@pytest.mark.usefixtures("scripted")
-def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
-    spans = cut(speech((1, 0.9), (0.5, 0), (40, 0.9)), min_seconds=3)
-    assert spans[0].start == 0
-    assert "unsegmented" not in {s.kind for s in spans}
 
 
 @pytest.mark.usefixtures("scripted")
@@ -303,8 +274,7 @@ def test_the_detectors_graph_computes_what_the_published_one_does(count: int) ->
 
 
 def test_real_detector_finds_nothing_in_silence() -> None:
-    spans = cut(blank(40))
-    assert spans == [Span(0, 40 * RATE, "non_speech")]
+    assert cut(blank(40)) == [Span(0, 40 * RATE, "non_speech")]
 
 
 def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,22 +288,18 @@ def test_impossible_lengths_are_refused() -> None:
         vad.Settings(min_seconds=20, max_seconds=30)
 
 
-def test_auto_takes_short_recordings_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vad, "start", None)  # a call would fail: no detector for short ones
-    spans = run(auto.start(auto.Settings(), RATE, ()), blank(30, 2), 65_536)
-    assert spans == [Span(0, 30 * RATE)]
-
-
 @pytest.mark.usefixtures("scripted")
 def test_auto_cuts_long_recordings_as_vad_does() -> None:
     samples = speech((12, 0.9), (3, 0), (12, 0.9), (4, 0), (9, 0.9))
     assert run(auto.start(auto.Settings(), RATE, ()), samples, 9999) == cut(samples)
 
 
-def test_auto_follows_given_segments() -> None:
+def test_auto_follows_given_segments_which_say_so_where_there_are_none() -> None:
     spans = run(auto.start(auto.Settings(), RATE, (Segment(0, 1),)), blank(60), 65_536)
     assert spans[0] == Span(0, RATE, given=0)
     assert spans[1].reason == "outside_segments"
+    none = run(given_segmenter.start(given_segmenter.Settings(), RATE, ()), blank(1), 999)
+    assert none == [Span(0, RATE, "unsegmented", reason="no_segments")]
 
 
 # channels that cancel each other

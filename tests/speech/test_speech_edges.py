@@ -30,34 +30,26 @@ def noisy(floor: float, count: int) -> NDArray[np.float64]:
     return floor + np.random.default_rng(0).normal(0, 0.5, count)
 
 
-@pytest.mark.parametrize("floor", [-100.0, -60.0, -40.0])
-def test_an_edge_moves_over_what_stands_above_the_pause(floor: float) -> None:
-    pause = np.r_[decibels((12, -25.0)), noisy(floor, 80)]
-    assert _detector.edge_shift(pause, -20) == 12
+MUSIC = -40 + 4 * np.sin(np.arange(100) / 2)
+#: Levels of a pause from its edge on, and how many windows of it are speech: from, to.
+PAUSES = {
+    "what stands above a pause": (np.r_[decibels((12, -25.0)), noisy(-60, 80)], 12, 12),
+    "above silence": (np.r_[decibels((12, -25.0)), noisy(-100, 80)], 12, 12),
+    "above noise": (np.r_[decibels((12, -25.0)), noisy(-40, 80)], 12, 12),
+    "over a short closure": (np.r_[decibels((3, -60.0), (5, -25.0)), noisy(-60, 80)], 8, 8),
+    "not over a pause": (np.r_[decibels((12, -60.0), (5, -25.0)), noisy(-60, 80)], 0, 0),
+    "not in steady noise": (noisy(-30, 100), 0, 0),
+    "not far in music": (-30 + 8 * np.sin(np.arange(100) / 2), 0, 8),
+    "through music to where speech is louder": (np.r_[decibels((10, -22.0)), MUSIC], 10, 18),
+    "no pause": (np.empty(0), 0, 0),
+}
 
 
-def test_an_edge_moves_over_a_short_closure_but_not_over_a_pause() -> None:
-    pause = np.r_[decibels((3, -60.0), (5, -25.0)), noisy(-60, 80)]
-    assert _detector.edge_shift(pause, -20) == 8
-    pause = np.r_[decibels((12, -60.0), (5, -25.0)), noisy(-60, 80)]
-    assert _detector.edge_shift(pause, -20) == 0
-
-
-def test_an_edge_stays_in_steady_noise_and_in_music() -> None:
-    assert _detector.edge_shift(noisy(-30, 100), -20) == 0
-    music = -30 + 8 * np.sin(np.arange(100) / 2)
-    assert _detector.edge_shift(music, -20) <= 8
-
-
-def test_an_edge_moves_through_music_up_to_where_speech_is_louder() -> None:
-    music = -40 + 4 * np.sin(np.arange(100) / 2)
-    assert (
-        10 <= _detector.edge_shift(np.r_[decibels((10, -22.0)), music], -20) <= 18
-    )  # one beat more
-
-
-def test_no_pause_no_reach() -> None:
-    assert _detector.edge_shift(np.empty(0), -20) == 0
+@pytest.mark.parametrize(("pause", "least", "most"), PAUSES.values(), ids=PAUSES)
+def test_an_edge_moves_over_what_is_speech(
+    pause: NDArray[np.float64], least: int, most: int
+) -> None:
+    assert least <= _detector.edge_shift(pause, -20) <= most
 
 
 class Told:
@@ -88,33 +80,31 @@ class Told:
         self.detector.final.clear()
 
 
-def test_the_first_word_that_the_detector_misses_is_speech() -> None:
-    found = Told().hear((3, 0, -70), (0.5, 0.1, -22), (2, 0.9, -20), (3, 0, -70))
-    assert found == [pytest.approx((3.0, 5.5), abs=0.05)]
+#: (seconds, probability, level) after one another, and the regions that are speech, s.
+HEARD: dict[str, tuple[list[tuple[float, float, float]], list[tuple[float, float]]]] = {
+    "the first word that the detector misses":
+        ([(3, 0, -70), (0.5, 0.1, -22), (2, 0.9, -20), (3, 0, -70)], [(3.0, 5.5)]),
+    "the last word, which fades":
+        ([(3, 0, -70), (2, 0.9, -20), (0.4, 0.1, -35), (5, 0, -70)], [(3.0, 5.4)]),
+    # The end's edge ran through the pause, and what a clip began with was in the one before.
+    "the onset of a word after a pause of 128 ms":
+        ([(2, 0.9, -20), (0.128, 0, -70), (0.064, 0.1, -25), (2, 0.9, -20)],
+         [(0, 2), (2.13, 4.19)]),
+    "after one of 192 ms":
+        ([(2, 0.9, -20), (0.192, 0, -70), (0.064, 0.1, -25), (2, 0.9, -20)],
+         [(0, 2), (2.19, 4.25)]),
+    "a word that fades into a short pause":
+        ([(2, 0.9, -20), (0.064, 0.1, -25), (0.192, 0, -70), (0.064, 0.1, -25), (2, 0.9, -20)],
+         [(0, 2.06), (2.25, 4.3)]),
+    "no click": ([(3, 0, -70), (0.1, 0.9, -10), (5, 0, -70)], []),
+}  # fmt: skip
 
 
-def test_the_last_word_that_fades_is_speech() -> None:
-    found = Told().hear((3, 0, -70), (2, 0.9, -20), (0.4, 0.1, -35), (5, 0, -70))
-    assert found == [pytest.approx((3.0, 5.4), abs=0.05)]
-
-
-@pytest.mark.parametrize("pause", [0.128, 0.192])
-def test_the_onset_of_a_word_after_a_short_pause_is_not_the_end_of_the_one_before(
-    pause: float,
+@pytest.mark.parametrize(("parts", "regions"), HEARD.values(), ids=HEARD)
+def test_words_at_edges_are_whole(
+    parts: list[tuple[float, float, float]], regions: list[tuple[float, float]]
 ) -> None:
-    """The end's edge ran through the pause, and what a clip began with was in the one before."""
-    told = Told().hear((2, 0.9, -20), (pause, 0, -70), (0.064, 0.1, -25), (2, 0.9, -20))
-    assert told == [
-        pytest.approx((0, 2), abs=0.05),
-        pytest.approx((2 + pause, 4.06 + pause), abs=0.05),
-    ]
-
-
-def test_a_word_that_fades_into_a_short_pause_ends_before_the_next_begins() -> None:
-    told = Told().hear(
-        (2, 0.9, -20), (0.064, 0.1, -25), (0.192, 0, -70), (0.064, 0.1, -25), (2, 0.9, -20)
-    )
-    assert told == [pytest.approx((0, 2.06), abs=0.04), pytest.approx((2.25, 4.3), abs=0.04)]
+    assert Told().hear(*parts) == [pytest.approx(region, abs=0.05) for region in regions]
 
 
 def test_edges_that_meet_where_nothing_is_quiet_touch() -> None:
@@ -159,10 +149,6 @@ def test_what_hardly_stands_out_is_not_heard_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(_silero, "fresh_probabilities", None)  # a call would fail
     found = Told().hear((2, 0.9, -20), (3, 0, -35), (0.5, 0.4, -30), (30, 0.4, -31), (2, 0.9, -20))
     assert len(found) == 2
-
-
-def test_a_click_is_no_speech() -> None:
-    assert Told().hear((3, 0, -70), (0.1, 0.9, -10), (5, 0, -70)) == []
 
 
 def read(path: Path, start: float, end: float) -> NDArray[np.float32]:

@@ -429,22 +429,3 @@ def test_a_scheduler_by_its_address(
     with Cluster(ClusterSettings.model_validate(shared_cluster), tmp_path / "s") as third:
         assert third.size == 2
     assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_any_cluster_class(tmp_path: Path) -> None:
-    settings = ClusterSettings(
-        kind="class",
-        class_name="distributed.LocalCluster",
-        workers=1,
-        options={
-            "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None,
-            "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
-            "host": "127.0.0.1", "local_directory": str(tmp_path),
-        },
-    )  # fmt: skip
-    with Cluster(settings, tmp_path / "s") as made:
-        pid = made.submit(os.getpid).result()
-        assert made.submit(confined).result()["caps"] == "1"
-    assert gone(pid)

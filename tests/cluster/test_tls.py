@@ -6,9 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -100,21 +98,6 @@ def test_control_a_stranger_is_refused(
         _ = other.client
     gc.collect()  # what is left of its client, here and not in a thread that starts another
     assert cluster.submit(abs, -6).result() == 6
-
-
-@pytest.mark.cluster
-def test_control_plain_words_get_no_answer(cluster: Cluster) -> None:
-    port = int(cluster.client.scheduler.address.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
-        plain.settimeout(5)
-        plain.sendall(b"\x01" * 64)
-        heard = b""
-        end = time.monotonic() + 5
-        with suppress(OSError):
-            while time.monotonic() < end and (piece := plain.recv(4096)):
-                heard += piece
-    assert b"compression" not in heard  # Dask's handshake, which a plain scheduler sends first
-    assert len(heard) <= 7  # one TLS alert at most
 
 
 @pytest.mark.cluster

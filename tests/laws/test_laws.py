@@ -152,24 +152,6 @@ def test_added_filter_costs_its_measure_only(again: Callable[..., Job]) -> None:
 
 
 @pytest.mark.full
-def test_changed_filter_is_measured_again(again: Callable[..., Job]) -> None:
-    louder = ({"use": "duration"}, {"use": "silence", "threshold_db": -50}, {"use": "clipping"})
-    _, counts = corpus.run(again(filter={"segmenter": {"use": "whole"}, "filters": louder}))
-    expect(counts, filter=(10, 0))  # new columns, the same tars
-
-
-@pytest.mark.nightly
-def test_added_recordings_cost_themselves(own: Path, tmp_path: Path) -> None:
-    for number in (10, 11, 12):
-        corpus.add(own / "in", number)
-    grown, counts = corpus.run(corpus.job(own))
-    assert counts == dict.fromkeys(STAGES, (3, 10))
-    assert manifest.shards(own / "out") == ["shard-000000", "shard-000001"]
-    fresh, _ = corpus.run(corpus.job(own, out=tmp_path / "fresh"))
-    assert clips(grown.path) == clips(fresh.path)
-
-
-@pytest.mark.full
 def test_equal_files_are_two_recordings_where_they_are_kept(own: Path) -> None:
     shutil.copy(own / "in" / "r01.wav", own / "in" / "s01.wav")
     shutil.copy(own / "in" / "r01.wav", own / "in" / "s02.wav")
@@ -241,17 +223,6 @@ def test_deleted_recording_leaves_with_a_reason(own: Path) -> None:
 
 
 @pytest.mark.full
-def test_too_many_deleted_is_refused(own: Path) -> None:
-    for name in ("r04.wav", "r05.wav"):
-        (own / "in" / name).unlink()
-    with pytest.raises(RunError, match=r"package\.max_removed_fraction"):
-        corpus.run(corpus.job(own))
-    assert [v.name for v in versions.all_of(own / "out")] == ["v0001"]
-    published, _ = corpus.run(corpus.job(own, package={"max_removed_fraction": 0.2}))
-    assert published.path.name == "v0002"
-
-
-@pytest.mark.full
 def test_other_model_is_heard_again_only(again: Callable[..., Job]) -> None:
     other = {"backend": {"use": "tests.plugins.other_asr"}}
     published, counts = corpus.run(again(transcribe=other))
@@ -301,20 +272,6 @@ def test_transient_settings_change_nothing(again: Callable[..., Job], tmp_path: 
     assert not published.new
 
 
-@pytest.mark.full
-def test_control_recipe_without_version_is_noticed(
-    again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
-) -> None:
-    """If a recipe forgot the plug-in's identity, the counts above would differ."""
-    monkeypatch.setattr(
-        "uttermill.tasks.shard_store.recipe.of_plugin", lambda shelf, plugin: "always the same"
-    )
-    other = {"backend": {"use": "tests.plugins.other_asr"}}
-    _, counts = corpus.run(again(transcribe=other))
-    _, counts = corpus.run(again())
-    assert counts["transcribe"] == (0, 10)
-
-
 # --- law 1: conservation -----------------------------------------------------------------------
 
 
@@ -361,23 +318,6 @@ def test_overlap_and_segments_beyond_the_end(own: Path) -> None:
     assert seconds["in"] == pytest.approx(2.2 + 0.4 + 0.6)
     assert seconds["overlap"] == pytest.approx(0.9)
     assert verify(published.path) == []
-
-
-@pytest.mark.full
-def test_given_segmenter_alone(own: Path) -> None:
-    """With `given`, a recording without segments is unsegmented: all of it, with the reason."""
-    listing = own / "list.jsonl"
-    rows = [{"wav": str(own / "in/r09.wav"), "key": "a", "txt": "a", "start": 0, "end": 2.0},
-            {"wav": str(own / "in/r08.wav"), "key": "b", "txt": "b"}]  # fmt: skip
-    listing.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    job = corpus.job(
-        own, out=own / "other", sources=[{"kind": "jsonl", "path": str(listing), "name": "c"}],
-        filter={"segmenter": {"use": "given"}, "filters": corpus.FILTERS},
-    )  # fmt: skip
-    published, counts = corpus.run(job)
-    expect(counts, shard=(2, 0), filter=(2, 0), resample=(1, 0), transcribe=(1, 0), package=(1, 0))
-    told = {(r["reason"], round(r["seconds"], 6)) for r in table(published)}
-    assert told == {("packaged", 2.0), ("outside_segments", 0.2), ("no_segments", 2.0)}
 
 
 @pytest.mark.full
@@ -442,20 +382,6 @@ def test_control_leaky_segmenter_is_loud(base: Path, tmp_path: Path) -> None:
         corpus.run(corpus.job(base, out=tmp_path / "out", filter=leaky))
     assert not corpus.parts(tmp_path / "out", "manifests/filter")
     assert not versions.all_of(tmp_path / "out")
-
-
-def test_control_row_lost_from_published_ledger(base: Path, tmp_path: Path) -> None:
-    """Even where its hash was put right, verify finds the counts wrong."""
-    from tests.publish.test_verify import reseal
-
-    version = tmp_path / "v0001"
-    shutil.copytree(base / "out/datasets/v0001", version)
-    assert verify(version) == []
-    rows = pq.read_table(version / "ledger.parquet")
-    pq.write_table(pa.concat_tables([rows.slice(0, 3), rows.slice(4)]), version / "ledger.parquet")
-    assert verify(version)
-    reseal(version)
-    assert any("ledger" in fault for fault in verify(version))
 
 
 @pytest.mark.nightly
@@ -691,18 +617,6 @@ def test_leftovers_of_a_dead_run_are_removed(small: Path, tmp_path: Path) -> Non
     assert not published.new
 
 
-def test_control_leftovers_are_noticed(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(small / "out", tmp_path / "out", symlinks=True)
-    job = corpus.job(small, out=tmp_path / "out")
-    _litter(job.out)
-    monkeypatch.setattr(pipeline, "sweep", lambda out, index=None: 0)
-    monkeypatch.setattr(versions, "clean", lambda out: None)
-    corpus.run(job)
-    assert len(corpus.temps(job.out)) == 4
-
-
 def _litter(out: Path) -> None:
     """What kill -9 leaves: half-written files under temporary names, a half-built version."""
     for place in ("manifests/filter/shard-000000", "audio/shard-000000", "datasets"):
@@ -817,27 +731,6 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
     assert len(table(healed, "utterances")) == 11
 
 
-def test_control_damage_is_found_by_the_hash(
-    again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without the check of hashes, flipped PCM would be packaged, and only verify sees it."""
-    import hashlib
-
-    from uttermill.tasks.shard_store import blobs
-
-    job = again(package={"seed": 1})
-    (path,) = corpus.parts(job.out, "audio")
-    damage(path, "flip")
-
-    def unchecked(data: bytes, out: Path, row: Any) -> Any:
-        return np.frombuffer(data, "<i2")
-
-    monkeypatch.setattr(blobs, "_sound", unchecked)
-    with pytest.raises(RunError, match="does not read back"):
-        corpus.run(job)
-    assert hashlib.sha256(path.read_bytes()).hexdigest()[:16] != path.stem
-
-
 # --- law 7: one bad item costs one item --------------------------------------------------------
 
 
@@ -940,24 +833,3 @@ def test_control_our_own_bugs_are_loud(base: Path, tmp_path: Path, where: str) -
     with pytest.raises(ValueError, match="our own bug"):
         corpus.run(corpus.job(base, out=tmp_path / "out", **changes))
     assert not versions.all_of(tmp_path / "out")
-
-
-@pytest.mark.full
-def test_too_many_failed_is_refused(base: Path, tmp_path: Path) -> None:
-    shutil.copytree(base / "in", tmp_path / "in")
-    for name in ("r03.wav", "r04.wav"):
-        (tmp_path / "in" / name).write_bytes(b"no audio at all")
-    with pytest.raises(RunError, match=r"package\.max_failed_fraction"):
-        corpus.run(corpus.job(tmp_path))
-    sources = [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "expect_broken": True}]
-    published, _ = corpus.run(corpus.job(tmp_path, sources=sources))
-    failed = {(r["recording"], r["stage"], r["reason"], r["samples"]) for r in table(published)
-              if r["outcome"] == "failed"}  # fmt: skip
-    assert failed == {
-        ("c/r03.wav", "shard", "unreadable", 0), ("c/r04.wav", "shard", "unreadable", 0)
-    }  # fmt: skip
-    # What the source says of other things does not make them failures of another stage.
-    published, counts = corpus.run(corpus.job(tmp_path, sources=[{**sources[0], "language": "de"}]))
-    assert failed == {(r["recording"], r["stage"], r["reason"], r["samples"])
-                      for r in table(published) if r["outcome"] == "failed"}  # fmt: skip
-    assert counts["shard"] == (0, 10)

@@ -258,20 +258,6 @@ def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.cluster
-@pytest.mark.nightly
-def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=2), doctor.Places()) == 0
-    out, table = capsys.readouterr()
-    assert len(out.splitlines()) == 1
-    assert "thread caps" in table  # for people, as with every other command
-    found = json.loads(out)
-    assert found["ok"] is True
-    # Joined, two workers, their pins, and their scheduler.
-    assert len(found["findings"]) == 6 + len(doctor_checks.PROOFS)
-    assert all(set(finding) == {"name", "ok", "detail"} for finding in found["findings"])
-
-
-@pytest.mark.cluster
 def test_workers_that_do_not_start_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import corpus, random_access, tiny_onnx
+from tests.helpers import corpus, random_access
 from tests.helpers.published import sha256
 from uttermill.flows import checks, settings
 from uttermill.flows.explore import clip
@@ -26,7 +26,6 @@ from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.insight import report
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.insight.report.clips import Sample, look_up
-from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.prune import find_unneeded as unneeded
@@ -380,45 +379,3 @@ def read(base: Path, *sets: str) -> Job:
 def test_what_is_refused_before_a_worker_starts(four: Path, sets: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(four, "transcribe.backend.use=fake", *sets)
-
-
-@pytest.mark.full
-def test_the_data_card_names_the_model(tmp_path: Path) -> None:
-    tiny_onnx.separator(tmp_path / "half.onnx", (1, 4, 65, 8), 0.5)
-    own = {"path": str(tmp_path), "licence": "CC-BY-NC-4.0"}
-    job = corpus.job(tmp_path, enhance=Plugin.model_validate({"use": "separator_onnx", **own}))
-    told = {m["name"]: m for m in datacard._models(job)}
-    assert told["half"]["licence"] == "CC-BY-NC-4.0"
-    assert not told["half"]["commercial"]
-    assert "dnsmos-p835" in told
-    job = corpus.job(tmp_path, enhance=Plugin(use="deepfilter"))
-    names = [m["name"] for m in datacard._models(job)]
-    assert names == ["dnsmos-p835", "deepfilternet-3"]
-    assert enhanced.OVRL not in enhanced.measures(corpus.job(tmp_path))
-
-
-@pytest.mark.usefixtures("quick_scores")
-@pytest.mark.parametrize(
-    ("before", "then", "cause"),
-    [
-        (None, {"hear": "enhanced"}, "transcribe.hear"),
-        ({}, {"hear": "enhanced"}, "transcribe.hear"),
-        ({"hear": "enhanced"}, {"hear": "enhanced", "gain": 0.3}, "enhance.gain"),
-        ({"hear": "enhanced"}, {}, "transcribe.hear"),
-    ],
-    ids=["new", "heard", "otherwise", "original"],
-)
-@pytest.mark.nightly
-def test_a_plan_knows_which_clip_is_heard(
-    base: Path, tmp_path: Path, before: dict[str, Any] | None, then: dict[str, Any], cause: str
-) -> None:
-    out = tmp_path / "out"
-    plain = corpus.job(base, out=out)
-    first = plain if before is None else enhancing_job(base, out, **before)
-    corpus.run(first)
-    job = enhancing_job(base, out, **then)
-    plan = planning.plan(job, first)
-    told = {name: (amount.compute, amount.reuse) for name, amount in plan.stages.items()}
-    assert list(plan.stages["transcribe"].because) == [cause]
-    assert told == corpus.run(job)[1]
-    assert told["transcribe"] == (4, 0)

@@ -13,7 +13,6 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -365,24 +364,6 @@ def test_boundaries_beyond_the_recording_are_refused(client: TestClient, out: Pa
     assert decision_log.stored(out) == b""
     within = {**sent, "end": round(last["end"], 3)}
     assert client.post("/api/reviews", json={"decisions": [within]}).status_code == 200
-
-
-@pytest.mark.full
-def test_two_browsers_at_once_lose_nothing(out: Path, tmp_path: Path) -> None:
-    """Two servers on one OUT, four tabs on each."""
-    clients = [client_of(out, tmp_path / f"home{n}") for n in range(2)]
-    some = ids(clients[0])
-
-    def send(number: int) -> int:
-        body = {
-            "decisions": [{"id": some[number % len(some)], "decision": "keep", "note": str(number)}]
-        }
-        return clients[number % 2].post("/api/reviews", json=body).status_code
-
-    with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(send, range(80))) == {200}
-    notes = {each.note for each in decision_log.read(decision_log.stored(out))}
-    assert notes == {str(number) for number in range(80)}
 
 
 # Bad input

@@ -10,10 +10,7 @@ table at the end of the test run says what it was.
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -30,7 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import KILLS, kills
-from tests.faults.command import ROOT, Site, Started, differences, packaged, soon, still_open
+from tests.faults.command import Site, Started, differences, packaged, soon, still_open
 from tests.faults.kills import (
     ANY,
     MOMENTS,
@@ -48,18 +45,16 @@ from tests.faults.kills import (
     unbalanced,
     with_own_server,
 )
-from tests.helpers import corpus, tiers
+from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from uttermill.flows.run import run_folder
 from uttermill.flows.settings import parse
-from uttermill.tasks import storage
 from uttermill.tasks.storage import temporary
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 12
 PACE = 0.03  # s an item, in every stage: so wide is what a kill has to hit
-PART = r"\d{6}-[0-9a-f]{16}\.parquet|[0-9a-f]{16}\.pcm"  # names of checkpoints
 FRESH_OUTS = 3  # for a kill that came after the end of its run
 
 
@@ -338,38 +333,3 @@ def test_control_a_lost_second_is_seen(site: Site, reference: Path, tmp_path: Pa
     (tmp_path / "datasets/latest").mkdir(parents=True)
     pq.write_table(table.slice(0, table.num_rows - 1), tmp_path / "datasets/latest/ledger.parquet")
     assert len(unbalanced(site, tmp_path)) == 1
-
-
-@pytest.mark.parametrize("torn", ["replace", tiers.nightly("rename")])
-@pytest.mark.nightly
-def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) -> None:
-    """With `os.replace` (a part) or `os.rename` (a version) as a copy, some kills show; with
-    neither none does, as `test_laws.test_killed_anywhere` proves."""
-    corpus.make(tmp_path / "in")
-    corpus.run(corpus.job(tmp_path, out=tmp_path / "reference"))
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.helpers.killed"), *[str(tmp_path)] * 2,
-            *("12", "3", "{}", torn),
-        ],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert set(told["ended"].values()) == {signal.SIGKILL}
-    noticed = 0
-    for at in told["ended"]:
-        out = tmp_path / f"at{at}"
-        damaged = halves(out)
-        try:
-            corpus.run(corpus.job(tmp_path, out=out))
-            noticed += bool(damaged) or differences(out, tmp_path / "reference") != []
-        except Exception:
-            noticed += 1
-    print(f"\n{noticed} of {len(told['ended'])} kills were noticed")
-    assert noticed
-
-
-def halves(out: Path) -> list[Path]:
-    """Parts whose bytes do not have the hash that is in their name."""
-    parts = [path for path in corpus.parts(out) if re.fullmatch(PART, path.name)]
-    return [p for p in parts if storage.hashed(p)[0][:16] != p.stem.rsplit("-", 1)[-1]]

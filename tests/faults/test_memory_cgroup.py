@@ -69,14 +69,6 @@ def test_fewer_workers_than_wished_where_no_more_fit(bare: Site, within: Within)
     assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
 
 
-def test_a_limit_below_the_least_is_refused(bare: Site, within: Within) -> None:
-    corpus.make(bare.source, COUNT)
-    ended = within(180, bare.settings("out"))
-    assert ended.code == 2
-    assert "may take 0.19 GB of memory" in ended.error
-    assert "needs at least 0.22 GB" in ended.error
-
-
 def test_what_the_kernel_kills_is_no_fault_of_the_items(bare: Site, within: Within) -> None:
     """The recogniser takes more than it says: two workers are too many, and one fits."""
     corpus.make(bare.source, COUNT)

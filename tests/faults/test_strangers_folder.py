@@ -104,17 +104,6 @@ def test_processes_of_multiprocessing_would_import_it(stranger: Stranger) -> Non
     assert "spawn_main" in stranger.marks()
 
 
-@pytest.mark.nightly
-def test_as_a_module(stranger: Stranger, out: Path) -> None:
-    """But for what Python looks up there before any of our code runs, which only `-P` prevents."""
-    first = stranger.python("-P", "-c", "import runpy, sys; print(*sys.modules)").stdout.split()
-    for name in {"uttermill", *first}:
-        (stranger.folder / f"{name}.py").unlink(missing_ok=True)
-    done = stranger.python("-m", "uttermill.flows.cli", "status", str(out))
-    assert done.returncode == 0, done.stderr
-    assert stranger.marks() == ""
-
-
 def test_the_explorers_sandbox(
     stranger: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,20 +253,3 @@ def test_commands_do_not_start_beside_them(tmp_path: Path, out: Path) -> None:
         assert "holds .env, from which Prefect would take settings and run code" in done.stderr
     (stranger.folder / ".numba_config.yaml").write_text("cache_dir: .")
     assert "from which numba would take" in stranger.command("status", str(out)).stderr
-
-
-@pytest.mark.nightly
-def test_libraries_would_take_them(tmp_path: Path) -> None:
-    """The control: what they do by themselves."""
-    (tmp_path / ".numba_config.yaml").write_text("cache_dir: /of/a/stranger")
-    (tmp_path / ".env").write_text(HARMFUL[".env"])
-    bare = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "NUMBA"))}
-    code = (
-        "from numba.core import config; print(config.CACHE_DIR)\n"
-        "from prefect.settings import PREFECT_API_URL; print(PREFECT_API_URL.value())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=tmp_path,
-        env={**bare, "PREFECT_HOME": os.environ["PREFECT_HOME"]}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout.split() == ["/of/a/stranger", "http://192.0.2.1/api"], done.stderr

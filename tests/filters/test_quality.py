@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -367,49 +367,6 @@ def test_integers_of_dnsmos_saturate_on_no_cpu() -> None:
         (out, given, 3, 3) for _, out, given in _dnsmos.LAYERS
     ]
     assert max(2 * 255 * int(np.abs(kernel).max()) for kernel in kernels) < 2**15
-
-
-class Stub:
-    """Parts that are fast: what they give has the right shapes."""
-
-    def __init__(self) -> None:
-        self.windows = self.frames = 0
-
-    def parts(self, device: str, precision: str) -> tuple[Callable[[Floats], Floats], ...]:
-        return self.near, self.far, lambda columns: columns, self.head
-
-    def near(self, frames: Floats) -> Floats:
-        assert frames.shape[2] == 320
-        self.frames += frames.shape[0] * frames.shape[1]
-        return np.zeros((len(frames), 32, frames.shape[1] // 2, 80), np.float32)
-
-    def far(self, halves: Floats) -> Floats:
-        return np.zeros((len(halves), 32, halves.shape[2] // 2, 40), np.float32)
-
-    def head(self, columns: Floats) -> Floats:
-        assert columns.shape[1:] == (32, 225, 40)
-        self.windows += len(columns)
-        return np.ones((len(columns), 3), np.float32)
-
-
-@pytest.mark.nightly
-def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stub = Stub()
-    monkeypatch.setattr(_dnsmos, "parts", stub.parts)
-    minute = np.zeros(60 * RATE, np.float32)
-    tracemalloc.start()
-    found = sum(len(scores) for scores in _dnsmos.windows(minute for _ in range(25)))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert found == stub.windows == 25 * 60 - 9
-    assert stub.frames < 1.22 * 100 * 25 * 60, "each frame once, few twice"
-    kept = _dnsmos.windows((minute for _ in range(25)), dnsmos._kept_by_reference)
-    whole = [i for i in range(found) if int((i + 9.01) * RATE) - i * RATE == 144_160]
-    assert sum(len(scores) for scores in kept) == len(whole) < found - 16
-    assert stub.windows == 2 * (25 * 60 - 9) - 16  # two groups of eight are not run
-    assert peak < 60e6
 
 
 def test_dnsmos_on_a_gpu_or_not_at_all(

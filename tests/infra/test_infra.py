@@ -99,20 +99,6 @@ def test_prefects_pages_are_written_where_the_image_may(monkeypatch: pytest.Monk
     assert str(Settings().server.ui.static_directory).startswith("/tmp/")
 
 
-def test_control_compose_file() -> None:
-    for path, wrong in ((("services", "run"), "entrypiont"), (("services", "postgres"), "imagee"),
-                        ((), "service")):  # fmt: skip
-        data = load("compose.yaml")
-        place = data
-        for key in path:
-            place = place[key]
-        place[wrong] = "x"
-        assert wrong in " ".join(compose_faults(data)), wrong
-    data = load("compose.yaml")
-    data["services"]["postgres"]["healthcheck"]["retries"] = [1]
-    assert compose_faults(data)
-
-
 def test_compose_services_may_do_little() -> None:
     services = load("compose.yaml")["services"]
     for name, service in services.items():
@@ -560,20 +546,6 @@ def test_the_image_holds_the_whole_program(built: image.Image) -> None:
 def test_the_image_starts(built: image.Image) -> None:
     assert "COMMAND" in built.run([*built.entrypoint, *built.command])
     assert "faster_whisper" in built.run([*built.entrypoint, "plugins"])
-
-
-@pytest.mark.full
-def test_control_what_is_not_copied_is_missed(tmp_path: Path) -> None:
-    wrong = tmp_path / "Dockerfile"
-    made = image.Image(ROOT, tmp_path / "root", tmp_path / "venv")
-    wrong.write_text("FROM scratch\nCOPY tests /src/tests\n")
-    with pytest.raises(FileNotFoundError, match=r"tests: not there, or \.dockerignore"):
-        made.build(wrong)
-    text = (INFRA / "Dockerfile").read_text()
-    wrong.write_text(text.replace("COPY tasks /src/tasks\n", "").split("# Extras")[0])
-    made.build(wrong)
-    assert (made.root / "src/flows").is_dir()
-    assert not (made.root / "src/tasks").exists()
 
 
 @pytest.mark.nightly

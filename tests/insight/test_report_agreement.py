@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from tests.helpers import corpus
 from tests.insight.test_report import job_of, recorded
 from tests.insight.test_report_choice import ledger_row
-from tests.plugins import erring_asr
 from uttermill.flows.run import report
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import clip_table, measure_charts
@@ -102,40 +100,6 @@ def test_many_points_are_thinned_out(tmp_path: Path) -> None:
     kept = [share for share in line["kept"] if share is not None]
     assert kept == sorted(kept)
     assert len(kept) == len(line["kept"])
-
-
-@pytest.mark.parametrize("referenced", [True, False])
-@pytest.mark.nightly
-def test_the_page_has_the_section(tmp_path: Path, referenced: bool) -> None:
-    corpus.make(tmp_path / "in", 6)
-    erring_asr.HEARD.clear()
-    several = [
-        {"use": "tests.plugins.erring_asr", "name": name, "wrong": n} for n, name in enumerate("ab")
-    ]
-    source: dict[str, Any] = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}
-    if referenced:
-        corpus.listed(tmp_path / "in", 6, tmp_path / "list.jsonl")
-        source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
-    transcribe = {
-        "backend": several[0],
-        "backends": several,
-        "verdicts": [{"use": "agreement", "min": 0.0}],
-    }
-    job = corpus.job(tmp_path, sources=[source], transcribe=transcribe)
-    folder = recorded(job)
-    text = making.build(report.request(job, folder)).decode()
-    assert 'href="#agreement"' in text
-    assert "How far recognisers agree" in text
-    assert ('id="kept-wer"' in text) == referenced
-    data = re.search(r'id="data">(.*?)</script>', text)
-    assert data is not None
-    lines = json.loads(data[1])["agreeing"]
-    assert [line["name"] for line in lines] == ["agreement", "avg_logprob"]
-    measures = {m["name"] for m in json.loads(data[1])["measures"]}
-    assert not {"words", "word_errors"} & measures
-    alone = corpus.job(tmp_path, sources=[source])
-    text = making.build(report.request(alone, recorded(alone))).decode()
-    assert "How far recognisers agree" not in text
 
 
 # The page shows first the clips whose recogniser differs most from their reference, by kind.

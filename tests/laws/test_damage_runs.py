@@ -18,7 +18,6 @@ from tests.helpers import corpus
 from tests.helpers.sounding import ogg_pages, whole
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight import comparing
-from uttermill.tasks.insight.estimating import changes
 from uttermill.tasks.publish.published import load
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import FilterSettings, Plugin, ResampleSettings
@@ -50,7 +49,7 @@ def outcomes(version: Path, path: str) -> list[tuple[float, float, str]]:
     return sorted((r["start"], r["end"], f"{r['stage']}.{r['reason']}") for r in found)
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_utterances_that_touch_a_hole_are_dropped(tmp_path: Path) -> None:
     holed(tmp_path / "in")
     published, _ = corpus.run(job(tmp_path))
@@ -86,24 +85,6 @@ def without(tmp: Path, **protecting: Any) -> Job:
     settings = {"segmenter": WINDOWS, "filters": listed, **protecting}
     package = {"max_failed_fraction": 1.0, "max_removed_fraction": 1.0}
     return corpus.job(tmp, filter=settings, transcribe=texts, package=package)
-
-
-@pytest.mark.nightly
-def test_a_list_of_filters_does_not_let_holes_in(tmp_path: Path) -> None:
-    holed(tmp_path / "in")
-    first, _ = corpus.run(without(tmp_path))
-    reasons = [reason for _, _, reason in outcomes(first.path, "holed.opus")]
-    assert {*reasons} == {"filter.damaged", "package.packaged"}
-    rows = pq.read_table(first.path / "utterances.parquet").to_pylist()
-    assert {row["decode_faults"] for row in rows} == {0.0}
-
-    keeping = without(tmp_path, damaged="keep")  # by its name alone
-    [change] = changes.between(without(tmp_path), keeping)
-    assert not changes.measuring([change], keeping)
-    kept, counts = corpus.run(keeping)
-    assert {r for _, _, r in outcomes(kept.path, "holed.opus")} == {"package.packaged"}
-    assert counts["filter"][0] == 0
-    assert counts["resample"][0] == reasons.count("filter.damaged")
 
 
 def test_damage_is_kept_by_name_with_the_default_list(tmp_path: Path) -> None:
@@ -154,39 +135,6 @@ def test_each_protection_is_turned_off_by_its_name(tmp_path: Path) -> None:
     again, _ = corpus.run(without(tmp_path))  # and on again
     assert outcomes(again.path, "nan.wav") == [(0.0, 3.0, "filter.non_finite")]
     assert outcomes(again.path, "opposed.wav") == [(0.0, 3.0, "resample.channels_cancel")]
-
-
-@pytest.mark.full
-def test_faults_are_stored_with_the_recording(tmp_path: Path) -> None:
-    holed(tmp_path / "in")
-    corpus.run(job(tmp_path))
-    [part] = corpus.parts(tmp_path / "out", "manifests/filter")
-    rows = [r for r in pq.read_table(part).to_pylist() if r["kind"] == "recording"]
-    counts = {r["recording"]: r["decode_faults"] for r in rows}
-    assert counts == {"c/holed.opus": 1, "c/sound.opus": 0}
-    [fault] = next(r["faults"] for r in rows if r["decode_faults"])
-    assert 0 < fault["start"] < fault["end"]
-    assert "missing" in fault["what"] or "CRC" in fault["what"]
-    assert not fault["shifts"]
-
-
-@pytest.mark.full
-def test_a_packet_that_the_decoder_rejects_costs_its_utterance_alone(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    data = whole("m4a", seconds=30.0)
-    at = len(data) // 2
-    (tmp_path / "in" / "holed.m4a").write_bytes(data[:at] + bytes(400) + data[at + 400 :])
-    published, _ = corpus.run(job(tmp_path))
-    found = outcomes(published.path, "holed.m4a")
-    dropped = [(start, end) for start, end, reason in found if reason == "filter.damaged"]
-    kept = [(start, end) for start, end, reason in found if reason == "package.packaged"]
-    assert len(dropped) == 1
-    assert len(kept) >= 9
-    assert dropped[0][0] < 15.0 < dropped[0][1]
-    assert max(kept)[1] == pytest.approx(30.0, abs=0.1)
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
-    [detail] = [r["detail"] for r in rows if r["reason"] == "damaged"]
-    assert "s missing" in detail
 
 
 # A run after which files of the newest version were damaged, wherever the damage lies: a tar is

@@ -760,21 +760,6 @@ def test_bad_item_in_filter(base: Path, tmp_path: Path, how: str, code: str) -> 
 
 
 @pytest.mark.full
-def test_bad_item_in_a_filter_that_was_added(again: Callable[..., Job]) -> None:
-    job = again(filter=poisoned("item_error"))
-    published, counts = corpus.run(job)
-    expect(counts, filter=(10, 0), resample=(0, 9), transcribe=(0, 9), package=(9, 0))
-    bad = [r for r in table(published) if r["outcome"] == "failed"]
-    assert [(r["recording"], r["reason"], r["samples"]) for r in bad] == [
-        ("c/r05.wav", "decode_error", round(1.4 * corpus.RATES[0]))
-    ]
-    expect(corpus.run(job)[1], **dict.fromkeys(("resample", "transcribe", "package"), (0, 9)))
-    healed, counts = corpus.run(again())
-    expect(counts, package=(1, 9))
-    assert verify(healed.path) == []
-
-
-@pytest.mark.full
 def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
     """The second channel of recordings that have one: the mono ones are failed, one by one."""
     refused = corpus.job(base, out=tmp_path / "refused", resample={"mono": 1})

@@ -82,24 +82,6 @@ def test_on_a_night(job: Job, tmp_path: Path) -> None:
     assert {found[root] for root in ROOTS} - {found[TWICE]} == {1}
 
 
-@pytest.mark.nightly
-def test_a_shard_that_ran_is_listed_anew(job: Job, tmp_path: Path) -> None:
-    index = Index(job.out)
-    corpus.add(tmp_path / "in", 12)
-    corpus.run(job)
-    (new,) = (
-        {Path(name).name for name in folders(job.out)}
-        - {Path(name).parent.name for name in index.files}
-        - {Path(root).name for root in ROOTS}
-    )
-    before = dict(index.files)
-    index.look([new])
-    assert index.files == Index(job.out).files
-    assert len(index.files) == len(before) + 5
-    index.look([new])
-    assert index.files == Index(job.out).files
-
-
 def test_what_a_dead_run_was_writing_is_removed(job: Job) -> None:
     newest = job.out / "datasets/v0001"
     homes = [

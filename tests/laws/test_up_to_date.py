@@ -27,7 +27,7 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest, recipe
 from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.shard_store.stored_shard import StoredShard
-from uttermill.tasks.stages import contract, cutting, stage
+from uttermill.tasks.stages import contract, stage
 from uttermill.tasks.storage import versions
 
 SHARDS = 3  # of four recordings each
@@ -230,24 +230,6 @@ def test_after_an_upgrade_with_other_recipes_they_open_all(
 
 
 @pytest.mark.nightly
-def test_what_package_goes_by_is_gathered_anew(home: Path, looks: Looks) -> None:
-    """And no shard is looked at for it."""
-    listed = home / "test.txt"
-    listed.write_text("c/r01.wav\n")
-    splits = {"splits": {"test": {"list": str(listed)}}}
-    one, _ = corpus.run(asked(home, package=splits))
-    assert (one.new, looks.gathered, looks.shards) == (True, 1, set())
-    corpus.run(asked(home, package=splits))
-    assert looks.gathered == 1
-    listed.write_text("c/r02.wav\n")
-    corpus.run(asked(home, package={**splits, "resplit": True}))
-    assert looks.gathered == 2
-    listed.write_text("c/r03.wav\n")
-    two, _ = corpus.run(asked(home, package={**splits, "resplit": True}))
-    assert (two.new, looks.gathered, looks.shards) == (True, 3, set())
-
-
-@pytest.mark.nightly
 def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
     source = {"kind": "folder", "path": str(home / "in"), "name": "c", "licence": "CC0-1.0"}
     made, _ = corpus.run(asked(home, sources=[source]))
@@ -301,23 +283,6 @@ def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     grown, counts = corpus.run(asked(home))
     assert grown.summary["utterances"]["packaged"] == 14
     assert counts[step][0] > 1, "package met the damage"
-
-
-@pytest.mark.nightly
-def test_what_changed_under_the_run_is_looked_at_again(
-    home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A share that was away for a moment: its files come back as they were."""
-    corpus.add(home / "in", 12)
-    with monkeypatch.context() as patch:
-        patch.setattr(cutting, "unchanged", lambda *_: False)
-        away, _ = corpus.run(asked(home))
-    assert away.summary["recordings"]["failed"] == 1
-    looks.forget()
-    back, counts = corpus.run(asked(home))
-    assert len(looks.shards) == 1
-    assert counts["filter"] == (1, 12)
-    assert (back.new, back.summary["recordings"]["failed"]) == (True, 0)
 
 
 @pytest.mark.nightly

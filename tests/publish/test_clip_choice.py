@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.faults.command import Site
 from tests.helpers import corpus, tiers
 from uttermill.tasks.base.errors import ConfigError, NothingLeft
 from uttermill.tasks.insight.estimating import planning, what_if
@@ -152,28 +151,6 @@ def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFi
     with pytest.raises(NothingLeft):
         corpus.run(asked(base, only={"language": ["Klingon"]}))
     corpus.run(asked(base))
-
-
-@pytest.mark.nightly
-def test_the_command(tmp_path: Path) -> None:
-    site = Site(tmp_path, "", history="none")
-    for name in ("anna", "bob"):
-        corpus.make(site.source / name, 3)
-    sources = [{"kind": "folder", "path": str(site.source), "speaker": "parent_folder"}]
-    site.command("run", site.settings("out", sources=sources))
-    estimated = site.command(
-        "estimate", site.settings("out", sources=sources, package={"only": {"speaker": ["bob"]}})
-    )
-    assert estimated.code == 0, estimated.error
-    told = site.command("what-if", tmp_path / "out", "--set", "package.only={speaker: [anna]}")
-    assert told.code == 0, told.error
-    assert (told.result["now"]["items"], told.result["then"]["items"]) == (6, 3)
-    told = site.command("what-if", tmp_path / "out", "--set", "package.without.speaker=[anna, bob]")
-    assert told.code == 0, told.error
-    assert told.result["then"]["items"] == 0
-    told = site.command("what-if", tmp_path / "out", "--set", "package.only.labels={mood: [calm]}")
-    assert told.code == 2
-    assert "no source keeps a label 'mood'" in told.error
 
 
 def test_what_is_not_there(base: Path) -> None:

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.helpers import fuzz, tiers
+from tests.helpers import tiers
 from uttermill.tasks.base.schema import SPLITS
 from uttermill.tasks.publish.choosing import split_input, splits
-from uttermill.tasks.publish.choosing.components import Names, Nodes
 from uttermill.tasks.settings import PackageSettings
 
 #: Splits of three corpora, one after another, when rows were one table; by seed.
@@ -102,26 +99,3 @@ def assigned(table: pa.Table, settings: PackageSettings, before: pa.Table) -> tu
     joins = zip(found.joining.tolist(), found.joins.to_pylist(), strict=True)
     what = (found.names, found.split.tolist(), sorted(joins), found.lists, found.notes)
     return whole, repr(what)
-
-
-@fuzz.cases(60)
-@given(st.lists(st.none() | st.text("ab/é\0", max_size=11), max_size=60), st.randoms())
-@pytest.mark.nightly
-def test_names_in_files_are_numbered_as_they_come(texts: list[str | None], chance: Any) -> None:
-    order = [*range(len(texts))]
-    chance.shuffle(order)
-    with Names(["text"]) as names:
-        for at in range(0, len(texts), 7):
-            names.add({"text": pa.array(texts[at : at + 7], pa.string())})
-        nodes = Nodes(names, ["text"], np.array(order, np.int32))
-        each = nodes.called(np.arange(len(nodes.kind))).to_pylist()
-        by_name = nodes.called(nodes.ordered(0)).to_pylist()
-        wanted = pa.array([*each, "c"], pa.string())
-        known = nodes.known(np.zeros(len(wanted), np.int64), wanted).tolist()
-    [number] = nodes.of_row
-    expected = list(dict.fromkeys(texts[n] for n in order if texts[n] is not None))
-    assert each == expected
-    numbers = [-1 if texts[n] is None else expected.index(texts[n]) for n in order]
-    assert number.tolist() == numbers
-    assert by_name == sorted(expected, key=str.encode)
-    assert known == [*range(len(expected)), -1]

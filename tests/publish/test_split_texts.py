@@ -14,14 +14,9 @@ from hypothesis import strategies as st
 
 from tests.cli.test_show import said
 from tests.helpers import corpus, fuzz, tiers
-from tests.insight.test_report import recorded
 from tests.publish.test_splits import NOTHING, Clip, faults_of, hours, sides, table
-from uttermill.flows.cli import queries
 from uttermill.flows.cli.show import results
-from uttermill.flows.run import plans
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks.base.errors import RunError
-from uttermill.tasks.base.json_types import JsonObject
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish.upkeep.verify import verify
 
@@ -251,26 +246,6 @@ def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, A
             rows.append({"wav": str(path), "key": name, "txt": f"Prompt number {prompt}!", **who})
     (tmp / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
-
-
-@pytest.mark.nightly
-def test_what_if_says_once_what_stricter_rules_leave_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Though the plan, too, may divide the clips."""
-    sources = spoken(tmp_path, 5, 6, named=True)
-    package = {"splits": {"dev": 0.2}, "disjoint": LOOSE}
-    job = corpus.job(tmp_path, sources=sources, package=package)
-    recorded(job)
-    caplog.clear()
-
-    def divided(settings: PrepareSettings) -> JsonObject:
-        what_if.of_shards(settings.job(), splitting=True)
-        return {}
-
-    monkeypatch.setattr(plans, "of_out", divided)
-    queries.what_if(job.out, [f"package.disjoint={json.dumps(STRICT)}"])
-    assert caplog.text.count("left out, because another split has their texts") == 1
 
 
 @pytest.mark.full

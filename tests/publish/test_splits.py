@@ -216,20 +216,6 @@ def test_a_newcomer_that_joins_two_sides_is_dropped() -> None:
     assert sides([*clips, *new], again.table, splits={"dev": 0.3})[0] == then
 
 
-@pytest.mark.nightly
-def test_other_fractions_move_nothing_that_is_published() -> None:
-    clips = singles(100)
-    where, first = sides(clips, splits={"dev": 0.1})
-    grown = singles(200)
-    then, _ = sides(grown, first.table, splits={"dev": 0.3, "test": 0.2})
-    assert {k: then[k] for k in where} == where
-    got = hours(grown, then)
-    assert got["dev"] == pytest.approx(0.3 * 2000 / 3600, abs=11 / 3600)
-    assert got["test"] == pytest.approx(0.2 * 2000 / 3600, abs=11 / 3600)
-    # A split that is no longer asked for keeps what it has.
-    assert sides(clips, first.table, splits={"test": 0.1})[0] == where
-
-
 GROWTH = st.lists(  # versions, each of some clips out of a small world
     st.sets(
         st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(0, 12)), max_size=14

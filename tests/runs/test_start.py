@@ -170,32 +170,6 @@ def test_a_server_that_is_not_there(tmp_path: Path, no_flow: list[str]) -> None:
     assert no_flow == []
 
 
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_what_was_listed_is_not_listed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that looked first, and needs workers then, goes on from there."""
-    from uttermill.tasks.stages import shard
-
-    source = corpus.make(tmp_path / "in", 2)
-    sets = [flag.removeprefix("--set=") for flag in FLAGS[1:]]
-    chosen = settings.read(None, [str(source)], str(tmp_path / "out"), sets)
-    launch.run(chosen)
-    corpus.add(source, 2)
-    listed: list[int] = []
-    survey = shard.survey
-
-    def counted(*given: Any) -> Any:
-        listed.append(1)
-        return survey(*given)
-
-    monkeypatch.setattr(shard, "survey", counted)
-    told = launch.run(chosen)
-    assert (len(listed), told["version"], told["recordings"]["in"]) == (1, 2, 3)
-    assert told["stages"]["filter"]["items_computed"] == 1
-
-
 def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
     """Prefect would show a killed run as running for ever: the next one has to tell it."""
     from uttermill.tasks.storage import write_atomic

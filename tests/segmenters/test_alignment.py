@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import soxr
@@ -16,24 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import corpus
-from tests.plugins import oracle_asr
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
-from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import ItemError
-from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.plugins.contracts.segmenters import RecordingTranscript
 from uttermill.tasks.recording import Locator, TimedWord
 from uttermill.tasks.segmenters import _by_words as by_words
 from uttermill.tasks.segmenters import _sentences as texts
 from uttermill.tasks.segmenters import aligned
 from uttermill.tasks.settings import Plugin, Source
-from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.stages import whole_transcript
 
 RATE = 16_000
-LIST = {"kind": "jsonl", "name": "c", "language": "en"}
 ORACLE = "tests.plugins.oracle_asr"
 Words = list[str]
 
@@ -331,56 +325,6 @@ def recorded(folder: Path) -> tuple[Path, list[str]]:
     sf.write(path, np.clip(samples + noise, -1, 1), RATE, "PCM_16")
     path.with_suffix(".json").write_text(json.dumps(words))
     return path, said
-
-
-def job_of(folder: Path, path: Path, text: str, least: float = 0.7) -> Job:
-    line = {"key": "book", "wav": str(path), "txt": text}
-    (folder / "book.jsonl").write_text(json.dumps(line) + "\n")
-    segmenter = {"use": "aligned", "backend": {"use": ORACLE, "path": str(path)}}
-    alignment = Plugin.model_validate({"use": "alignment", "min": least})
-    return corpus.job(
-        folder,
-        sources=[{**LIST, "path": str(folder / "book.jsonl")}],
-        filter={
-            "segmenter": segmenter,
-            "filters": (Plugin(use="duration"), alignment),
-        },
-        transcribe={"backend": {"use": "none"}, "verdicts": ()},
-    )  # fmt: skip
-
-
-@pytest.mark.nightly
-def test_a_book_and_its_recording(tmp_path: Path) -> None:
-    path, said = recorded(tmp_path)
-    lost = "Nobody ever reads this long sentence aloud in any recording."
-    written = [*said[:3], lost, *said[4:]]  # the fourth is said, but not written
-    published, _ = pipeline.run_here(job_of(tmp_path, path, " ".join(written)))
-    version = published.path
-    rows = pq.read_table(version / "utterances.parquet").sort_by("start").to_pylist()
-    assert [row["text"] for row in rows] == [*said[:3], *said[4:]]
-    assert all(row["alignment"] == 1.0 for row in rows)
-    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
-    missing = [row for row in ledger if row["reason"] == "not_in_audio"]
-    assert [(row["outcome"], row["samples"]) for row in missing] == [("dropped", 0)]
-    beside = [row for row in ledger if row["reason"] == "not_in_text"]
-    words = json.loads(path.with_suffix(".json").read_text())
-    begin = len(" ".join(said[:3]).split())
-    middle = (words[begin][1] + words[begin][2]) / 2
-    assert [row["start"] < middle < row["end"] for row in beside] == [True], "no pause is speech"
-    pauses = [row for row in ledger if row["reason"] == "non_speech"]
-    assert len(pauses) == 9, "before, between and after nine sentences, but where the lost one is"
-    whole = sum(row["samples"] for row in ledger)
-    assert whole == sf.info(path).frames
-
-    heard = len(oracle_asr.HEARD)
-    again, counts = pipeline.run_here(job_of(tmp_path, path, " ".join(written), least=0.9))
-    assert counts["filter"]["items_computed"] == 0, "a limit costs nothing"
-    pipeline.run_here(job_of(tmp_path, path, " ".join([*written, lost])))
-    assert len(oracle_asr.HEARD) > heard, "control: another text is sought in what is heard"
-    assert again.summary["utterances"]["packaged"] == 9
-    job = job_of(tmp_path, path, " ".join([*written, lost]))
-    now, stricter = what_if.kept(job, job_of(tmp_path, path, " ".join([*written, lost]), least=1.0))
-    assert now["items"] == stricter["items"] == 9, "what nobody says is not let in by a limit"
 
 
 def test_a_recording_without_text_is_no_utterance(tmp_path: Path) -> None:

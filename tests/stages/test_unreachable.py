@@ -269,18 +269,6 @@ def test_a_source_that_cannot_be_read_publishes_nothing(share: Share, tmp_path: 
     assert (first["version"], result["version"], result["recordings"]["failed"]) == (1, 3, 0)
 
 
-def test_a_share_that_goes_while_recordings_are_cut_publishes_nothing(
-    share: Share, tmp_path: Path
-) -> None:
-    corpus.make(tmp_path / "in", 10)
-    share.broken, share.first = {r"r\d\d\.wav": errno.EIO}, 3
-    job = corpus.job(tmp_path, **SPARED)
-    with pytest.raises(RunError, match="the source c is not readable: 10 of its 10 recordings"):
-        run(job)
-    share.heal()
-    assert run(job)[0]["recordings"] == {"in": 10, "failed": 0}
-
-
 def test_a_share_that_is_unmounted_while_recordings_are_cut_publishes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

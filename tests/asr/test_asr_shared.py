@@ -10,7 +10,6 @@ from typing import Any
 
 import ctranslate2
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 from hypothesis import given, settings
@@ -444,7 +443,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def said(version: Path) -> dict[float, str]:
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     return {row["start"]: row["text"] for row in rows}
 
 

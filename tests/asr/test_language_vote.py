@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -116,7 +115,7 @@ def segmented(tmp: Path, **transcribe: Any) -> Any:
 
 def published(job: Any) -> list[dict[str, Any]]:
     version, _ = corpus.run(job)
-    rows = pq.read_table(version.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version.path)
     return sorted(rows, key=lambda r: r["start"])
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
@@ -240,7 +239,7 @@ def job(home: Path, model: ChatServer | None, form: str = "llm_text", **changes:
 def rows(out: Path) -> list[dict[str, Any]]:
     newest = versions.newest(out)
     assert newest is not None
-    found = pq.read_table(newest / "utterances.parquet").to_pylist()
+    found = corpus.utterances(newest)
     return sorted(found, key=lambda row: str(row["recording"]))
 
 

@@ -157,7 +157,7 @@ def test_a_text_that_is_not_said_is_dropped_and_limits_are_free(home: Path) -> N
         assert counts["transcribe"][0] == 0
         assert len(doubting_asr.ALIGNED) == before
         assert len(rows(home / "out")) == kept, limits
-        ledger = pq.read_table(newest(home / "out") / "ledger.parquet").to_pylist()
+        ledger = corpus.ledger(newest(home / "out"))
         dropped = [row for row in ledger if row["reason"] == "reference_not_said"]
         assert len(dropped) == COUNT - kept
         assert all(row["stage"] == "transcribe" and row["value"] is not None for row in dropped)

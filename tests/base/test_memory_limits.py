@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import bombs, corpus, sounding
@@ -168,12 +167,12 @@ def job(tmp: Path, out: Path | None = None, **limits: float) -> Job:
 
 
 def outcomes(out: Path) -> list[tuple[Any, ...]]:
-    rows = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
+    rows = corpus.ledger(out / "datasets/latest")
     return sorted(tuple(map(str, row.values())) for row in rows)
 
 
 def failed(out: Path) -> dict[str, tuple[Any, ...]]:
-    rows = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
+    rows = corpus.ledger(out / "datasets/latest")
     names = ("stage", "reason", "value", "threshold", "samples")
     return {
         row["recording"]: tuple(row[name] for name in names)
@@ -200,7 +199,7 @@ def test_a_header_that_says_too_much_is_enough(tmp_path: Path) -> None:
         for n in (8, 9)
     }
     assert verify(published.path) == []
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(published.path)
     detail = next(row["detail"] for row in rows if row["recording"] == "c/r09.wav")
     assert detail.endswith("cut it into parts, or raise filter.max_hours")
 

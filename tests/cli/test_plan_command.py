@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from rich import filesize
@@ -517,7 +516,7 @@ def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixtu
     short = ["filter.filters.duration.min=0.5"]
     corpus.add(file.parent / "in", 0, seed=99, name="short.wav")
     prepared(file, *short)
-    ledger = pq.read_table(out / "datasets/v0002/ledger.parquet").to_pylist()
+    ledger = corpus.ledger(out / "datasets/v0002")
     ids = {Path(row["recording"]).stem: row["utterance"] for row in ledger}
 
     def foreseen(decision: str, name: str, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import soxr
@@ -51,7 +50,7 @@ def job(tmp: Path, *names: str, **changes: Any) -> Any:
 
 def copies(version: Path) -> dict[str, str]:
     """What the ledger says of each recording that is a copy."""
-    rows = pq.read_table(version / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(version)
     return {r["recording"]: r["detail"] for r in rows if r["reason"] == "duplicate"}
 
 
@@ -129,7 +128,7 @@ def test_a_copy_that_fell_to_another_verdict_is_no_original(voices: Path) -> Non
     sf.write(voices / "b" / "quiet.flac", np.tile(voice(0) * 0.2, 1), RATE, "PCM_24")
     filters = corpus.filters(COPIES, {"use": "rms", "min": -40.0})
     published, _ = corpus.run(job(voices, "a", "b", filter=filters))
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(published.path)
     quiet = [r for r in rows if r["recording"] == "b/quiet.flac"]
     if quiet[0]["reason"] != "duplicate" and quiet[0]["outcome"] == "dropped":
         assert "a/v0.wav" not in copies(published.path)

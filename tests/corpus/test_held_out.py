@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -50,7 +49,7 @@ def asked(home: Path, *exclude: dict[str, Any], **package: Any) -> Job:
 
 def dropped(version: Path) -> dict[str, tuple[str, float]]:
     """The detail and value of each clip that met a test set, by its file."""
-    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(version)
     met = [row for row in ledger if row["reason"] == "in_test_set"]
     assert {(row["stage"], row["outcome"]) for row in met} <= {("package", "dropped")}
     return {Path(row["source_path"]).stem: (row["detail"], row["value"]) for row in met}

@@ -67,11 +67,6 @@ def enhancing_job(base: Path, out: Path, hear: str = "original", **options: Any)
     return corpus.job(base, out=out, enhance=enhance, transcribe={"hear": hear}, package=package)
 
 
-def table(version: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
-    return rows
-
-
 @pytest.mark.usefixtures("quick_scores")
 @pytest.mark.nightly
 def test_people_hear_what_is_packaged(base: Path, tmp_path: Path) -> None:
@@ -79,8 +74,8 @@ def test_people_hear_what_is_packaged(base: Path, tmp_path: Path) -> None:
     the clips."""
     job = enhancing_job(base, tmp_path / "out", audio="enhanced", formats=[{"use": "hf_parquet"}])
     version = corpus.run(job)[0].path
-    packaged = {row["id"]: row["sha256"] for row in table(version)}
-    ledger: list[Any] = pq.read_table(version / "ledger.parquet").to_pylist()
+    packaged = {row["id"]: row["sha256"] for row in corpus.utterances(version)}
+    ledger = corpus.ledger(version)
     shown = [Sample(row) for row in ledger if row["utterance"] in packaged]
     look_up(job, shown)
     assert {s.row["utterance"]: s.pcm and s.pcm["sha256"] for s in shown} == packaged
@@ -114,7 +109,7 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
     assert counts["filter"] == (0, 4)
     assert counts["resample"] == (4, 4)
     assert counts["transcribe"] == (0, 4)  # the original is heard
-    old, new = ({r["id"]: r for r in table(v.path)} for v in (plain, done))
+    old, new = ({r["id"]: r for r in corpus.utterances(v.path)} for v in (plain, done))
     assert {k: r["sha256"] for k, r in old.items()} != {k: r["sha256"] for k, r in new.items()}
     for key, row in new.items():
         assert row["num_samples"] == old[key]["num_samples"]
@@ -138,7 +133,7 @@ def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
     always, _ = corpus.run(enhancing_job(base, out))
     better, _ = corpus.run(enhancing_job(base, out, keep_if_better=True))
     original, _ = corpus.run(enhancing_job(base, out, audio="original"))
-    rows = [{r["id"]: r for r in table(v.path)} for v in (always, better, original)]
+    rows = [{r["id"]: r for r in corpus.utterances(v.path)} for v in (always, better, original)]
     assert len(rows[0]) == 4
     for key, row in rows[1].items():
         won = row["dnsmos_ovrl_enhanced"] > row["dnsmos_ovrl"]
@@ -148,13 +143,13 @@ def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
 
 @pytest.mark.nightly
 def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None:
-    rows = table(corpus.run(enhancing_job(base, out))[0].path)
+    rows = corpus.utterances(corpus.run(enhancing_job(base, out))[0].path)
     limit = float(np.median([row["dnsmos_ovrl_enhanced"] for row in rows]))
     strict = enhancing_job(base, out, min_ovrl=limit)
-    kept = {row["id"] for row in table(corpus.run(strict)[0].path)}
+    kept = {row["id"] for row in corpus.utterances(corpus.run(strict)[0].path)}
     assert kept == {row["id"] for row in rows if row["dnsmos_ovrl_enhanced"] >= limit}
     assert 0 < len(kept) < 4
-    [ledger] = [pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()]
+    [ledger] = [corpus.ledger(out / "datasets/latest")]
     gone = [row for row in ledger if row["outcome"] == "dropped"]
     assert {(r["stage"], r["reason"], r["threshold"]) for r in gone} == {
         ("enhance", "low_dnsmos_ovrl", limit)
@@ -169,7 +164,7 @@ def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None
     assert page.count(b'data-reason="enhance.low_dnsmos_ovrl"') >= len(gone)
     either = enhancing_job(base, out, min_ovrl=limit, keep_if_better=True)
     best = {r["id"]: max(r["dnsmos_ovrl"], r["dnsmos_ovrl_enhanced"]) for r in rows}
-    kept = {row["id"] for row in table(corpus.run(either)[0].path)}
+    kept = {row["id"] for row in corpus.utterances(corpus.run(either)[0].path)}
     assert kept == {name for name, score in best.items() if score >= limit}
 
 
@@ -211,8 +206,8 @@ def test_every_format_names_the_audio_that_it_holds(base: Path, out: Path) -> No
     """And, where it has measures, those of that audio."""
     job = enhancing_job(base, out, keep_if_better=True, formats=[*NAMING, "wenet"])
     version = corpus.run(job)[0].path
-    rows = {row["id"]: row for row in table(version)}
-    originals = table(corpus.run(enhancing_job(base, out, audio="original"))[0].path)
+    rows = {row["id"]: row for row in corpus.utterances(version)}
+    originals = corpus.utterances(corpus.run(enhancing_job(base, out, audio="original"))[0].path)
     assert {row["audio_is"] for row in originals} == {"original"}
     original = {row["id"]: row["sha256"] for row in originals}
     kinds = {key: row["audio_is"] for key, row in rows.items()}
@@ -243,7 +238,7 @@ def test_both_clips_in_one_row(base: Path, out: Path, use: dict[str, Any]) -> No
     for audio in ("original", "enhanced", "both"):
         job = enhancing_job(base, out, audio=audio, formats=[use])
         versions[audio] = corpus.run(job)[0].path
-        ways[audio] = table(versions[audio])
+        ways[audio] = corpus.utterances(versions[audio])
         assert verify.verify(versions[audio]) == []
     shas = {audio: {r["id"]: r["sha256"] for r in rows} for audio, rows in ways.items()}
     assert shas["both"] == shas["original"]
@@ -269,7 +264,10 @@ def held(version: Path, use: dict[str, Any]) -> dict[str, tuple[str, str]]:
         return {key: (files[f"{key}.wav"], files[f"{key}.enhanced.wav"]) for key in keys}
     if use["use"] == "lhotse_shar":
         if use.get("index"):  # lhotse 2 reads it: tests.readers
-            return {row["id"]: (row["sha256"], row["sha256_enhanced"]) for row in table(version)}
+            return {
+                row["id"]: (row["sha256"], row["sha256_enhanced"])
+                for row in corpus.utterances(version)
+            }
         from lhotse import CutSet
 
         for cut in CutSet.from_shar(in_dir=str(home)):
@@ -332,7 +330,9 @@ def test_a_plan_counts_what_a_run_computes(four: Path, tmp_path: Path) -> None:
         job = enhancing_job(four, tmp_path / "out", min_ovrl=least, **options)
         told = planning.plan(job, before)
         published, counts = corpus.run(job)
-        limit = float(np.median([r["dnsmos_ovrl_enhanced"] for r in table(published.path)]))
+        limit = float(
+            np.median([r["dnsmos_ovrl_enhanced"] for r in corpus.utterances(published.path)])
+        )
         for name in ("filter", "resample", "transcribe"):
             amount = told.stages[name]
             assert (amount.compute, amount.reuse) == counts[name], (options, name)

@@ -60,14 +60,14 @@ def ledger(job: Job) -> dict[str, dict[str, Any]]:
     """Rows of the newest version's ledger, by the recording's stem."""
     newest = versions.newest(job.out)
     assert newest is not None
-    rows = pq.read_table(newest / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(newest)
     return {Path(row["recording"]).stem: row for row in rows}
 
 
 def texts(job: Job) -> dict[str, tuple[str, str]]:
     newest = versions.newest(job.out)
     assert newest is not None
-    rows = pq.read_table(newest / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(newest)
     return {Path(row["recording"]).stem: (row["text"], row["text_source"]) for row in rows}
 
 

@@ -23,7 +23,6 @@ from typing import Any
 from uuid import uuid4
 
 import psutil
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -292,8 +291,7 @@ class Site:
 
 
 def ledger(out: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
-    return rows
+    return corpus.ledger(out / "datasets/latest")
 
 
 def quarantined(out: Path) -> dict[str, tuple[str, str]]:

@@ -41,7 +41,7 @@ def asked(home: Path, *publish: str, tags: Any = (), moods: Any = (), **package:
 
 
 def table(version: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     return sorted(rows, key=lambda row: row["id"])
 
 
@@ -146,7 +146,7 @@ def test_limits_are_free_and_what_if_tells_them(home: Path, limit: dict[str, Any
     rows = table(one.path)
     assert 0 < len(rows) < 3
     assert told["items"] == len(rows)
-    ledger = pq.read_table(one.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(one.path)
     [reason] = {row["reason"] for row in ledger if row["outcome"] == "dropped"}
     assert reason in ("wrong_tagging_length", "high_tagging_sounds_start")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from onnx import TensorProto as T
 from onnx import helper
@@ -125,12 +124,12 @@ def test_other_languages_are_dropped(tmp_path: Path) -> None:
     listening = {"use": "audio_language", "model": model(tmp_path)}
     job = corpus.job(tmp_path, filter=corpus.filters(listening))
     published, _ = corpus.run(job)
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert [row["audio_language"] for row in rows if row["num_samples"] > 8000] == ["en", "en"]
     german = corpus.job(tmp_path, filter=corpus.filters({**listening, "allowed": ["de"]}))
     published, counts = corpus.run(german)
     assert counts["filter"][0] == 0
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     assert [row["reason"] for row in ledger].count("wrong_audio_language") == 2
     assert [model["name"] for model in _described(published.path)["models"]] == ["model"]
 
@@ -148,7 +147,7 @@ def test_clips_vote_by_their_sound(tmp_path: Path) -> None:
         update={"filters": corpus.job(tmp_path, filter=corpus.filters(listening)).filter.filters}
     )
     published, _ = corpus.run(replace(job, filter=chosen))
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {row["language"] for row in rows} == {row["audio_language"] for row in rows} == {"de"}
     assert {row["detected_language"] for row in rows} == {"en", "cy"}
 

@@ -176,9 +176,9 @@ def test_clips_of_the_other_side_are_dropped(tmp_path: Path) -> None:
     source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
     chosen = {"segmenter": {"use": "given"}, "filters": [{"use": "cross_talk"}]}
     published, _ = corpus.run(corpus.job(tmp_path, sources=[source], filter=chosen))
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {row["source_id"]: row["cross_talk"] for row in rows} == {"0-0": 0.0, "1-2": 0.0}
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     dropped = [row for row in ledger if row["reason"] == "cross_talk"]
     assert [row["value"] for row in dropped] == [1.0, 1.0]
     again = {**chosen, "filters": [{"use": "cross_talk", "max": None}]}
@@ -269,7 +269,7 @@ def test_only_what_cheap_filters_keep_is_measured(
     assert measured() == [1.0, 1.2]
     assert counts["filter"] == (2, 4)
     assert counts["resample"] == counts["transcribe"] == (2, 3)
-    rows = pq.read_table(wider.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(wider.path)
     assert sorted(round(row["costly"], 1) for row in rows) == [0.4, 0.6, 0.8, 1.0, 1.2]
 
 

@@ -290,10 +290,10 @@ def test_only_clips_of_an_examples_voice_are_recognised(tmp_path: Path) -> None:
     narrow = asked(tmp_path, only={"voice": str(example)})
     published, counts = corpus.run(narrow)
     assert [counts[stage][0] for stage in corpus.STAGES] == [6, 6, 3, 3, 3]
-    kept = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    kept = corpus.utterances(published.path)
     assert {Path(row["source_path"]).name[:3] for row in kept} == {"low"}
     assert all(row["voice_like"] >= 0.5 and row["voice_unlike"] is None for row in kept)
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     gone = [row for row in ledger if row["outcome"] == "dropped"]
     assert {(row["stage"], row["reason"], row["threshold"]) for row in gone} == {
         ("filter", "other_voice", 0.5)
@@ -306,7 +306,7 @@ def test_only_clips_of_an_examples_voice_are_recognised(tmp_path: Path) -> None:
     published, counts = corpus.run(others)
     assert counts["filter"][0] == 6  # measured with other examples
     assert counts["transcribe"][0] == 3
-    kept = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    kept = corpus.utterances(published.path)
     assert {Path(row["source_path"]).name[:3] for row in kept} == {"hig"}
 
 
@@ -363,9 +363,9 @@ def test_speakers_of_a_test_set_are_kept_out(tmp_path: Path) -> None:
     assert len(pq.read_table(run(asked(tmp_path, exclude=[one])) / "utterances.parquet")) == 6
     chosen = asked(tmp_path, exclude=[{**one, "by": ["audio", "voice"]}])
     version = run(chosen)
-    kept = pq.read_table(version / "utterances.parquet").to_pylist()
+    kept = corpus.utterances(version)
     assert {Path(row["source_path"]).name[:3] for row in kept} == {"hig"}
-    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(version)
     met = [row for row in ledger if row["reason"] == "in_test_set"]
     assert {row["detail"] for row in met} == {"the voice of golden/a.wav in the test set golden"}
     assert all(row["value"] >= row["threshold"] == 0.5 for row in met)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import scipy.fft
 
@@ -250,7 +249,7 @@ def test_a_version_has_shares_and_events(tmp_path: Path) -> None:
     filters = corpus.filters(chosen)
     job = corpus.job(tmp_path, filter=filters, package={"publish": ["sounds"]})
     version, _ = corpus.run(job)
-    rows = pq.read_table(version.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version.path)
     assert len(rows) == 3
     for row in rows:
         assert 0 <= row["sounds_music_mean"] <= row["sounds_music_score"] <= 1

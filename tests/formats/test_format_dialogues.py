@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus, talks
@@ -27,7 +26,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(version: Path) -> dict[str, dict[str, Any]]:
-    table = pq.read_table(version / "utterances.parquet").to_pylist()
+    table = corpus.utterances(version)
     return {row["id"]: row for row in table}
 
 

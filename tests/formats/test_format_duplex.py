@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -76,7 +75,7 @@ def test_each_speaker_has_the_channel_of_the_call(home: Path) -> None:
     assert planned.stages["resample"].compute == counts["resample"][0] == 2
     assert planned.stages["transcribe"].compute == counts["transcribe"][0] == 0
     [(samples, words, beside)] = conversations(published.path)
-    [row] = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(published.path)
     call, _ = sf.read(home / "in" / "call.wav", dtype="int16")
     start = round(row["start"] * RATE)
     assert np.abs(samples.astype(int) - call[start : start + len(samples)]).max() <= 1
@@ -86,7 +85,7 @@ def test_each_speaker_has_the_channel_of_the_call(home: Path) -> None:
     assert [turn["side"] for turn in beside["turns"]] == [MAIN, OTHER, OTHER, MAIN]
     assert [len(names) for names in beside["speakers"].values()] == [1, 1]
     assert verify(published.path) == []
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     assert sum(line["samples"] for line in ledger) == len(call)
     again, counts = corpus.run(chosen)
     assert not again.new

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import yaml
@@ -74,7 +73,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wanted(version: Path) -> dict[str, Clip]:
     """What the rows say, in their order."""
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     assert len(rows) == len(TEXTS)
     assert {TEXTS["r00"], TEXTS["r01"], TEXTS["r04"]} <= {row["text"] for row in rows}
     return {

@@ -133,7 +133,7 @@ def test_alone_it_is_what_it_is_among_others(
     assert {name: one[name] for name in of_format(alone(use), use)} == {
         name: data for name, data in among.items() if name.split("/")[0] == use
     }
-    rows = pq.read_table(alone(use) / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(alone(use))
     assert {row["shard"] for row in rows} == {shard.path for shard in shards_of(alone(use), use)}
 
 
@@ -240,7 +240,7 @@ def test_any_flip_after_the_write_is_found_in_a_tar(
     rows = [published.row(n) for n in range(3)]
     [shard] = published.publish(tmp_path, use, [rows], {}, **audio)
     module, settings = plugins.FORMATS.resolve(Plugin.model_validate({"use": use, **audio}))
-    rows = pq.read_table(tmp_path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(tmp_path)
     known: Hashes = {shard.path: storage.hashed(tmp_path / shard.path)}
     chance = random.Random(f"{use} {audio}")
     size = known[shard.path][1]
@@ -412,7 +412,7 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
 ) -> None:
     shutil.copytree(made / "in", tmp_path / "in")
     one, _ = corpus.run(corpus.job(tmp_path, package=package(*FORMATS)))
-    rows = pq.read_table(one.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(one.path)
     first = rows[0]["shard"]
     for row in rows:
         if row["shard"] == first:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -91,7 +90,7 @@ def test_each_reader_gets_two_tracks_and_the_side_of_each_turn(home: Path, track
             left = [turn["text"] for turn in turns if turn["channel"] == 0]
             assert " ".join(left).split() == text_of(0)
     assert verify(published.path) == []
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     assert sum(line["samples"] for line in ledger) == calls.SECONDS * RATE
     card = (published.path / "README.md").read_text()
     assert "two in webdataset, lhotse_shar, hf_parquet, duplex, else one channel" in card
@@ -115,7 +114,7 @@ def test_two_tracks_beside_a_mix_leave_its_files_as_they_are(home: Path) -> None
     assert any("other samples" in fault for fault in verify(published.path))
     shards = [path.name for path in (home / "out/manifests/shard").iterdir()]
     [seen] = sample.known(chosen, shards).values()
-    [row] = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(published.path)
     stored = sum(path.stat().st_size for path in (home / "out/audio").rglob("*.pcm"))
     assert abs(seen.pcm - stored) < 0.01 * stored
     assert seen.pcm > 3 * 2 * row["num_samples"], "also what is heard of each turn's own channel"

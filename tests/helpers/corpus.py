@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import soundfile as sf
 from numpy.typing import NDArray
 
@@ -130,6 +131,18 @@ def surveyed(job: Job) -> Survey:
     """The sources as they are now, compared with what OUT knows."""
     with tempfile.TemporaryDirectory() as home:
         return shard.survey(job, Index(job.out), Path(home))
+
+
+def utterances(version: Path) -> list[dict[str, Any]]:
+    """Rows of a version's published clips."""
+    rows: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
+    return rows
+
+
+def ledger(version: Path) -> list[dict[str, Any]]:
+    """Rows of a version's ledger."""
+    rows: list[dict[str, Any]] = pq.read_table(version / "ledger.parquet").to_pylist()
+    return rows
 
 
 def content(version: Path) -> dict[str, bytes]:

@@ -1,12 +1,11 @@
 """Runs that die by SIGKILL at chosen calls.
 
-`python -m tests.helpers.killed SMALL TMP COUNT SEED PACKAGE [TORN]`
+`python -m tests.helpers.killed SMALL TMP COUNT SEED PACKAGE`
 
 SMALL holds the recordings of `corpus` or of `talks`; PACKAGE: JSON, other settings of that stage,
 or a list of such: each is then published from what lies in SMALL/out, and dies meanwhile.
 Forks one run for each point from a process that never ran anything itself, and only imported what
 a run imports, which takes most of a run's time; prints the points.
-As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
 """
 
 from __future__ import annotations
@@ -42,20 +41,7 @@ CALLS: list[tuple[Any, str]] = [
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link"}
 
 
-def half(source: Path, target: Path) -> None:
-    """What a copy leaves that dies halfway."""
-    if source.is_dir():
-        files = sorted(p for p in source.rglob("*") if p.is_file())
-        for file in files[: len(files) // 2]:
-            copy = target / file.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(file.read_bytes())
-    elif not source.is_symlink():
-        data = source.read_bytes()
-        target.write_bytes(data[: len(data) // 2])
-
-
-def die_at(small: Path, out: Path, package: JsonObject, at: int, torn: str) -> None:
+def die_at(small: Path, out: Path, package: JsonObject, at: int) -> None:
     """In a child: count the calls; at number `at`, end as kill -9 ends."""
     calls = 0
 
@@ -64,9 +50,7 @@ def die_at(small: Path, out: Path, package: JsonObject, at: int, torn: str) -> N
             nonlocal calls
             calls += 1
             if calls > at >= 0:
-                if torn:
-                    half(Path(args[0]), Path(args[1]))
-                elif isinstance(args[0], atomic.HashedFile):
+                if isinstance(args[0], atomic.HashedFile):
                     view = memoryview(args[1]).cast("B")
                     work(args[0], view[: len(view) // 2])
                     args[0].raw.flush()
@@ -82,9 +66,8 @@ def die_at(small: Path, out: Path, package: JsonObject, at: int, torn: str) -> N
             if calls > at >= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    if not torn:
-        sys.addaudithook(watch)
-    for owner, name in [(os, torn)] if torn else CALLS:
+    sys.addaudithook(watch)
+    for owner, name in CALLS:
         setattr(owner, name, around(getattr(owner, name)))
     maker = talks if (small / talks.LIST).exists() else corpus
     more = {"package": package} if package else {}
@@ -98,15 +81,14 @@ def main(
     count: int,
     seed: int,
     package: JsonObject | list[JsonObject],
-    torn: str = "",
 ) -> None:
     if isinstance(package, dict):
-        print(json.dumps(kills(small, tmp, count, seed, package, torn)))
+        print(json.dumps(kills(small, tmp, count, seed, package)))
         return
     told = []
     for number, one in enumerate(package):
         place = tmp / str(number)
-        told.append(kills(small, place, count, seed + number, one, torn, small / "out"))
+        told.append(kills(small, place, count, seed + number, one, small / "out"))
     print(json.dumps(told))
 
 
@@ -116,7 +98,6 @@ def kills(
     count: int,
     seed: int,
     package: JsonObject,
-    torn: str,
     computed: Path | None = None,
 ) -> JsonObject:
     """How many calls a run makes, and how those ended that died at some; `computed`: the OUT that
@@ -125,7 +106,7 @@ def kills(
     def ended_at(name: str, at: int) -> int:
         if computed is not None:
             shutil.copytree(computed, tmp / name, ignore=shutil.ignore_patterns("datasets"))
-        return forked(die_at, small, tmp / name, package, at, torn)
+        return forked(die_at, small, tmp / name, package, at)
 
     ended_at("whole", -1)
     done = json.loads((tmp / "whole.json").read_text())

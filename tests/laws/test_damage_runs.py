@@ -44,7 +44,7 @@ def job(tmp: Path, **limits: Any) -> Job:
 
 
 def outcomes(version: Path, path: str) -> list[tuple[float, float, str]]:
-    rows = pq.read_table(version / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(version)
     found = [r for r in rows if r["recording"].endswith(path)]
     return sorted((r["start"], r["end"], f"{r['stage']}.{r['reason']}") for r in found)
 
@@ -63,12 +63,12 @@ def test_utterances_that_touch_a_hole_are_dropped(tmp_path: Path) -> None:
     assert min(kept)[0] < min(dropped)[0] < max(dropped)[1] < max(kept)[1]
     assert max(kept)[1] == pytest.approx(30.0, abs=0.1)  # what follows has its time
 
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {row["decode_faults"] for row in rows} == {0.0}
     for row in rows:  # of the recording, known for its cuts, too
         assert row["duration_difference"] == pytest.approx(0.0, abs=0.1)
 
-    details = [r["detail"] for r in pq.read_table(published.path / "ledger.parquet").to_pylist()
+    details = [r["detail"] for r in corpus.ledger(published.path)
                if r["reason"] == "damaged"]  # fmt: skip
     assert all(" s missing (" in d or "CRC" in d for d in details)
 

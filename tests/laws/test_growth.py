@@ -57,13 +57,13 @@ def tars(version: Path) -> dict[str, int]:
 def held(version: Path) -> dict[str, list[str]]:
     """Recordings in each tar."""
     found = defaultdict(list)
-    for row in pq.read_table(version / "utterances.parquet").to_pylist():
+    for row in corpus.utterances(version):
         found[row["shard"].rpartition("/")[2]].append(row["recording"])
     return found
 
 
 def seconds(version: Path) -> list[float]:
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     loads: dict[str, float] = defaultdict(float)
     for row in rows:
         loads[row["shard"]] += row["num_samples"] / row["sample_rate"]

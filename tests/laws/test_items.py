@@ -75,7 +75,7 @@ def test_files_without_a_header_are_read_by_name_or_named_with_the_remedy(tmp_pa
     [stated] = [one for one in corpus.surveyed(job).stated if "not read" in one]
     assert stated == f"1 file is not read, such as {folder}/b.sln: {remedy}"
     published, _ = corpus.run(job)
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(published.path)
     failed = [row for row in rows if row["outcome"] == "failed"]
     assert [(row["source_path"], row["detail"]) for row in failed] == [(f"{folder}/b.sln", remedy)]
     seconds = {row["recording"]: row["seconds"] for row in rows if row["outcome"] != "failed"}

@@ -91,7 +91,7 @@ def bodies(version: Path) -> dict[str, bytes]:
 
 def clips(version: Path) -> list[dict[str, Any]]:
     """All rows by id, without their places in tars: those depend on the versions before."""
-    rows: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     for row in rows:
         del row["shard"], row["offset"], row["generation"]
     return sorted(rows, key=lambda row: row["id"])
@@ -187,8 +187,8 @@ def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> Non
 
 @pytest.mark.full
 def test_replaced_content_is_computed_again(own: Path) -> None:
-    old = {r["recording"]: r["sha256"] for r in pq.read_table(
-        own / "out/datasets/v0001/utterances.parquet").to_pylist()}  # fmt: skip
+    before = corpus.utterances(own / "out/datasets/v0001")
+    old = {r["recording"]: r["sha256"] for r in before}
     corpus.add(own / "in", 4, seed=77)
     published, counts = corpus.run(corpus.job(own))
     assert counts == {**dict.fromkeys(STAGES, (1, 9)), "package": (10, 0)}
@@ -276,7 +276,7 @@ def test_transient_settings_change_nothing(again: Callable[..., Job], tmp_path: 
 
 
 def test_every_sample_has_one_outcome(base: Path) -> None:
-    rows = pq.read_table(base / "out/datasets/v0001/ledger.parquet").to_pylist()
+    rows = corpus.ledger(base / "out/datasets/v0001")
     told: dict[str, int] = {}
     for row in rows:
         told[row["recording"]] = told.get(row["recording"], 0) + row["samples"]

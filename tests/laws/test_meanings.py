@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Literal
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -97,6 +96,6 @@ def test_the_card_leaves_no_meaning_blank(tmp_path: Path) -> None:
     assert "## Citation" in card
     assert "```bibtex\n@misc{c,\n  title={Clips}\n}\n```" in card
     assert yaml.safe_load(card.split("---\n")[1])
-    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(version)
     named = {row["detail"] for row in ledger if row["reason"] == "high_error_rate"}
     assert named == {"WER"}

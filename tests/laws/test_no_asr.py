@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
@@ -22,7 +21,7 @@ def test_references_are_packaged_and_the_rest_has_no_text(tmp_path: Path) -> Non
     corpus.listed(tmp_path / "in", 4, tmp_path / "list.jsonl", r02="")
     source = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
     published, _ = corpus.run(corpus.job(tmp_path, sources=source, transcribe=NONE))
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {(row["hypothesis"], row["words"]) for row in rows} == {(None, None)}
     assert summary.errors_of(published.path)["scored"] == 0
     assert {(row["text"], row["text_source"]) for row in rows} == {

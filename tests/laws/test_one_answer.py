@@ -157,7 +157,7 @@ def test_all_say_what_a_run_packages(
     if not any(row["blob"] for row in clips):
         return  # pending clips may yet be dropped, and a run refuses to publish nothing
     published, _ = corpus.run(asked)
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     ids = {row["id"] for row in rows}
     if any(planned.stages[name].compute for name in ("filter", "resample", "transcribe")):
         # Clips that are still to be heard may yet be dropped, or change the splits.

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests import pages
@@ -81,7 +80,7 @@ def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     try:
         chosen = corpus.filters({"use": "mine.crest", "max": 100})
         published, _ = corpus.run(corpus.job(tmp_path, filter=chosen))
-        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        rows = corpus.utterances(published.path)
         assert all(5 < row["crest"] < 25 for row in rows), [row["crest"] for row in rows]
         strict = corpus.filters({"use": "mine.crest", "max": 5})
         job = corpus.job(tmp_path, filter=strict, package={"max_failed_fraction": 1.0})
@@ -107,10 +106,7 @@ def test_the_annotations_of_the_readme(tmp_path: Path, monkeypatch: pytest.Monke
         chosen = corpus.filters({"use": "mypackage.bursts", **limits})
         published, _ = corpus.run(corpus.job(tmp_path, filter=chosen, package=publish))
         assert verify(published.path) == []
-        rows: list[dict[str, Any]] = pq.read_table(
-            published.path / "utterances.parquet"
-        ).to_pylist()
-        return rows
+        return corpus.utterances(published.path)
 
     try:
         rows = run()
@@ -146,7 +142,7 @@ def test_the_source_and_the_format_of_the_readme(
     job = corpus.job(tmp_path, sources=[chosen], package=wanted)
     try:
         published, _ = corpus.run(job)
-        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        rows = corpus.utterances(published.path)
         home = published.path / "mypackage.raw" / "train"
         listed = [line.split("\t") for line in (home / "texts.tsv").read_text().splitlines()]
         assert len(rows) == len(files)

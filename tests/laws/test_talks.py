@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus, killed_runs, talks, tiers
@@ -43,7 +42,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def rows(version: Path) -> dict[str, dict[str, Any]]:
-    table = pq.read_table(version / "utterances.parquet").to_pylist()
+    table = corpus.utterances(version)
     return {row["id"]: row for row in table}
 
 

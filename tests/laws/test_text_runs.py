@@ -149,7 +149,7 @@ def test_normalised_texts_reach_every_format(tmp_path: Path) -> None:
     )
     two, counts = corpus.run(other)
     assert counts["transcribe"] == (0, 3), "nothing is heard again"
-    found = [pq.read_table(v.path / "utterances.parquet").to_pylist() for v in (one, two)]
+    found = [corpus.utterances(v.path) for v in (one, two)]
     for before, after in zip(*found, strict=True):
         language, written, wanted = TEXTS[Path(before["source_path"]).stem]
         assert before["text"] == written

@@ -10,7 +10,6 @@ import sysconfig
 from pathlib import Path
 
 import braceexpand
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -48,7 +47,7 @@ def snippet(version: Path, name: str) -> tuple[str, str]:
 
 
 def train(version: Path) -> list[str]:
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     return sorted(row["text"] for row in rows if row["split"] == "train")
 
 

@@ -38,11 +38,6 @@ def asked(home: Path, **package: Any) -> Job:
     return corpus.job(home, sources=sources, package=package)
 
 
-def rows(version: Path) -> list[dict[str, Any]]:
-    table: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
-    return table
-
-
 CHOICES: list[tuple[dict[str, Any], int]] = [
     ({"only": {"speaker": ["anna", "bob"]}}, 6),
     ({"only": {"speaker": ["one/anna"]}}, 2),
@@ -70,7 +65,7 @@ def test_what_is_chosen_is_packaged_and_nothing_is_computed(
     published, counts = corpus.run(then)
     assert plan.clips[1] == count
     assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
-    kept = rows(published.path)
+    kept = corpus.utterances(published.path)
     assert len(kept) == count
     only, without = package.get("only", {}), package.get("without", {})
     for row in kept:
@@ -80,14 +75,14 @@ def test_what_is_chosen_is_packaged_and_nothing_is_computed(
             for kind, names in only.items()
         )
         assert all(named[kind] not in names for kind, names in without.items())
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     gone = [row for row in ledger if row["outcome"] == "dropped"]
     assert {(row["stage"], row["reason"]) for row in gone} == {("package", "not_chosen")}
     assert len(gone) == 11 - count
     again = corpus.run(then)[0]
     assert not again.new
     back, _ = corpus.run(now)
-    assert len(rows(back.path)) == 11
+    assert len(corpus.utterances(back.path)) == 11
 
 
 def test_what_is_not_chosen_is_not_recognised(tmp_path: Path) -> None:
@@ -101,7 +96,7 @@ def test_what_is_not_chosen_is_not_recognised(tmp_path: Path) -> None:
     assert [plan.stages[name].compute for name in corpus.STAGES] == [6, 6, 3, 3, 3]
     published, counts = corpus.run(narrow)
     assert [counts[name][0] for name in corpus.STAGES] == [6, 6, 3, 3, 3]
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     gone = [row for row in ledger if row["outcome"] == "dropped"]
     assert {(row["stage"], row["reason"]) for row in gone} == {("package", "not_chosen")}
     assert {row["language"] for row in gone} == {"en", "de"}  # as the sources state
@@ -114,7 +109,7 @@ def test_what_is_not_chosen_is_not_recognised(tmp_path: Path) -> None:
     assert [plan.stages[name].compute for name in corpus.STAGES[1:4]] == [0, 2, 2]
     published, counts = corpus.run(wide)
     assert [counts[name][0] for name in corpus.STAGES[1:4]] == [0, 2, 2]
-    assert {row["dataset"] for row in rows(published.path)} == {"one"}
+    assert {row["dataset"] for row in corpus.utterances(published.path)} == {"one"}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +136,7 @@ def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFi
     missing = {"language": ["German", "Klingon"], "speaker": ["anna", "dave", "two/cleo"]}
     then = asked(base, only=missing)
     counted = what_if.kept(asked(base), then)[1]["items"]
-    assert len(rows(corpus.run(then)[0].path)) == counted == 4
+    assert len(corpus.utterances(corpus.run(then)[0].path)) == counted == 4
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     for sentence in (
         "package.only.speaker: no clip has 'dave'; there are: anna, bob, cleo",
@@ -201,13 +196,16 @@ def test_labels_choose_at_no_cost(tmp_path: Path, package: dict[str, Any], count
     names = ["emotion", "accent"]
     now, then = (labelled(tmp_path, names, package=some) for some in ({}, package))
     whole, _ = corpus.run(now)
-    said = {row["source_path"][-7:-4]: dict(row["labels"] or ()) for row in rows(whole.path)}
+    said = {
+        row["source_path"][-7:-4]: dict(row["labels"] or ())
+        for row in corpus.utterances(whole.path)
+    }
     assert said == {f"r0{n}": labels for n, labels in enumerate(LABELS)}
     assert what_if.kept(now, then)[1]["items"] == count
     assert planning.plan(then, now).clips[1] == count
     published, counts = corpus.run(then)
     assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
-    assert len(rows(published.path)) == count
+    assert len(corpus.utterances(published.path)) == count
     assert not corpus.run(then)[0].new
 
 
@@ -220,7 +218,9 @@ def test_a_list_that_states_labels_later_computes_nothing(tmp_path: Path) -> Non
     stated, counts = corpus.run(labelled(tmp_path, ["emotion"]))
     assert stated.new
     assert all(counts[stage][0] == 0 for stage in ("filter", "resample", "transcribe"))
-    assert [row["labels"] for row in rows(stated.path)].count([("emotion", "happy")]) == 2
+    assert [row["labels"] for row in corpus.utterances(stated.path)].count(
+        [("emotion", "happy")]
+    ) == 2
 
 
 def test_a_label_that_no_source_keeps_is_refused(tmp_path: Path) -> None:

@@ -52,8 +52,7 @@ def asked(home: Path, **changes: Any) -> Job:
 def published(home: Path) -> list[dict[str, Any]]:
     newest = versions.newest(home / "out")
     assert newest is not None
-    rows: list[dict[str, Any]] = pq.read_table(newest / "utterances.parquet").to_pylist()
-    return rows
+    return corpus.utterances(newest)
 
 
 def command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[str, Any]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -152,7 +151,7 @@ def test_the_whole_line(tmp_path: Path) -> None:
         package={"splits": {"dev": 0.4}, "disjoint": ["speaker"], "formats": ["wenet"]},
     )
     one, _ = corpus.run(job)
-    rows = pq.read_table(one.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(one.path)
     talk = {Path(row["recording"]).stem: {turn["speaker"] for turn in row["turns"]} for row in rows}
     assert talk["r0"] == {"p0", "p1"}
     assert len({row["split"] for row in rows if Path(row["recording"]).stem < "r3"}) == 1

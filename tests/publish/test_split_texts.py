@@ -273,9 +273,9 @@ def test_the_whole_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert described["leaks"] == {
         "dev": dict.fromkeys(("text", "speaker", "recording", "audio"), 0)
     }
-    rows = pq.read_table(strict / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(strict)
     assert {row["split"] for row in rows} == {"train", "dev"}
-    ledger = pq.read_table(strict / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(strict)
     lost = [row for row in ledger if row["reason"] == "text_in_two_splits"]
     assert len(lost) == 30 - len(rows) > 0
     assert {(row["outcome"], row["stage"]) for row in lost} == {("dropped", "package")}
@@ -329,12 +329,8 @@ def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
         row["txt"] = other
     strict = run(6, disjoint=STRICT, resplit=True)
     assert leaking(strict) == 0
-    [side] = {
-        row["split"]
-        for row in pq.read_table(strict / "utterances.parquet").to_pylist()
-        if text in row["text"]
-    }
+    [side] = {row["split"] for row in corpus.utterances(strict) if text in row["text"]}
     night = run(10, disjoint=STRICT)
-    clips = pq.read_table(night / "utterances.parquet").to_pylist()
+    clips = corpus.utterances(night)
     assert {row["split"] for row in clips if text in row["text"]} == {side}
     assert leaking(night) == 0

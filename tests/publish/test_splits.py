@@ -426,7 +426,7 @@ def spoken(tmp: Path, count: int, speakers: int, **more: str) -> list[dict[str, 
 
 
 def published(version: Path) -> dict[str, str]:
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     return {Path(row["recording"]).stem: row["split"] for row in rows}
 
 
@@ -457,7 +457,7 @@ def test_the_whole_line(tmp_path: Path) -> None:
     sources = spoken(tmp_path, 11, 4, r08=f"s{train % 4}", r09=f"s{train % 4}")
     three, _ = run(max_removed_fraction=0.3)
     assert "r08" not in published(three.path)
-    ledger = pq.read_table(three.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(three.path)
     lost = next(row for row in ledger if row["recording"].endswith("r08.wav"))
     assert (lost["outcome"], lost["stage"], lost["reason"]) == (
         "dropped", "package", "split_conflict",
@@ -518,7 +518,7 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
     some = run(0.5)
     kept = set(published(some.path))
     assert 0 < len(kept) < 10
-    rows = [r for r in pq.read_table(some.path / "ledger.parquet").to_pylist()
+    rows = [r for r in corpus.ledger(some.path)
             if r["reason"] == "weight"]  # fmt: skip
     assert len(rows) == 10 - len(kept)
     assert all(r["value"] >= r["threshold"] == 0.5 for r in rows)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -100,7 +99,7 @@ def test_captions_state_sounds(tmp_path: Path) -> None:
             package={"text_marks": marks},
         )
         published, counts = corpus.run(chosen)
-        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        rows = corpus.utterances(published.path)
         texts.append([row["text"] for row in sorted(rows, key=lambda row: row["start"])])
     assert {name for name, (computed, _) in counts.items() if computed} == {"package"}
     assert texts == [
@@ -130,7 +129,7 @@ def test_texts_have_them_and_the_card_counts_them(tmp_path: Path) -> None:
     then = asked(tmp_path, text_marks={"laughter": "[laughs]"})
     published, counts = corpus.run(then)
     assert {name for name, (computed, _) in counts.items() if computed} == {"package"}
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert [row["text"] for row in rows] == [
         f"reference [laughs] number {row['source_id'][1:]}" for row in rows
     ]

@@ -29,8 +29,6 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from tests.helpers import corpus
 from uttermill.flows.cli import queries
 from uttermill.tasks.formats.metadata_csv import PROFILES
@@ -115,7 +113,7 @@ def made_for(trainer: str, home: Path) -> list[str]:
 
 def wanted(version: Path) -> list[tuple[str, str]]:
     """(text, sha256 of the samples) of every clip of train, sorted."""
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     return sorted((row["text"], row["sha256"]) for row in rows if row["split"] == "train")
 
 

@@ -514,7 +514,7 @@ def test_what_the_recording_does_not_hold_is_not_packaged(tmp_path: Path, kind: 
         tmp_path, sources=[{**source, "name": "c"}], filter={"segmenter": {"use": "auto"}}
     )
     published, _ = corpus.run(job)
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(published.path)
     told = {
         (r["outcome"], r["reason"], r["start"], r["end"], r["value"] and round(r["value"], 6),
          r["threshold"])

@@ -131,14 +131,14 @@ def test_each_channel_is_packaged_with_its_own_sound_and_text(
         package={"formats": [{"use": "wenet"}, {"use": "wenet_raw"}]},
     )
     published, _ = corpus.run(job)
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     rows.sort(key=lambda row: row["channel"])
     assert [(row["channel"], row["text"], row["speaker"]) for row in rows] == [
         (channel, TEXTS[channel], f"spk{channel}") for channel in (0, 1)
     ]
     assert [heard(published.path, row) for row in rows] == list(HERTZ)
     assert len({row["id"] for row in rows}) == len({row["recording"] for row in rows}) == 2
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     assert sum(row["samples"] for row in ledger) == 2 * round(SECONDS * RATE)
     assert {row["utterance"]: row["channel"] for row in ledger if row["utterance"]} == {
         row["id"]: row["channel"] for row in rows
@@ -323,7 +323,7 @@ def job(tmp: Path, **source: Any) -> Any:
 
 
 def rows(version: Path) -> list[tuple[str, float, float, str | None]]:
-    table = pq.read_table(version / "utterances.parquet").to_pylist()
+    table = corpus.utterances(version)
     return sorted(
         (r["source_path"][-7:], round(r["start"], 2), round(r["end"], 2), r["speaker"])
         for r in table
@@ -364,7 +364,7 @@ def test_changed_damaged_and_mended(tmp_path: Path) -> None:
     published, stages = corpus.run(job(tmp_path))
     assert rows(published.path) == [row for row in first if row[0] != "r01.wav"]
     assert published.summary["reasons"]["filter.bad_rttm"]["items"] == 1
-    told = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    told = corpus.ledger(published.path)
     assert [row["detail"] for row in told if row["reason"] == "bad_rttm"] == [
         "r01.rttm, line 2: a SPEAKER line has at least 8 fields"
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import soxr
@@ -94,7 +93,7 @@ def test_the_ledger_counts_overlap_in_its_own_column(tmp_path: Path) -> None:
     sf.write(tmp_path / "in/a.wav", anchor(40_000), 40_000, "PCM_16")
     job = corpus.job(tmp_path, filter={"segmenter": {"use": "applio", **PLAIN}, "filters": []})
     corpus.run(job)
-    rows = pq.read_table(tmp_path / "out/datasets/latest/ledger.parquet").to_pylist()
+    rows = corpus.ledger(tmp_path / "out/datasets/latest")
     assert sum(row["samples"] for row in rows) == 822_000
     assert sum(row["overlap_samples"] for row in rows) == 4 * 12_000
     silent = [row["samples"] for row in rows if row["outcome"] == "non_speech"]

@@ -318,7 +318,7 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
     version = published.path
     rows = pq.read_table(version / "utterances.parquet").sort_by("start").to_pylist()
     assert len(rows) >= 3
-    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(version)
     assert sum(row["samples"] for row in ledger) == len(talk.mix)
     numbers: dict[int, str] = {}
     right, words = 0, 0
@@ -383,7 +383,7 @@ def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> No
     job = job_of(tmp_path, path)
     job = replace(job, sources=(job.sources[0].model_copy(update={"expect_broken": True}),))
     both, counts = pipeline.run_here(job)
-    rows = [pq.read_table(run.path / "utterances.parquet").to_pylist() for run in (first, both)]
+    rows = [corpus.utterances(run.path) for run in (first, both)]
     kept = [
         {row["id"]: row["turns"] for row in some if row["recording"] == "c/talk.wav"}
         for some in rows
@@ -406,7 +406,7 @@ def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) 
         filter={"segmenter": {"use": "dialogue"}, "filters": [{"use": "dialogue"}]},
     )
     published, _ = pipeline.run_here(job)
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {row["recording"] for row in rows} == {"c/call.wav"}
     assert {row["channel"] for row in rows} == {None}
     truth = {turn.speaker for turn in call.turns}
@@ -416,7 +416,7 @@ def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) 
     turns = [turn for row in rows for turn in row["turns"]]
     assert all(turn["text"] for turn in turns), "of its own channel"
     assert all(turn["words"] is None for turn in turns), "no times of words"
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     alone = [row for row in ledger if row["recording"] == "c/mono.wav"]
     assert [(row["reason"], row["samples"]) for row in alone] == [("no_turns", 40 * RATE)]
     whole = sum(row["samples"] for row in ledger if row["recording"] == "c/call.wav")
@@ -432,7 +432,7 @@ def test_turns_that_the_source_writes_down_keep_its_texts(tmp_path: Path, talk: 
     lines = [f"talk 1 p{t.speaker} {t.start:.4f} {t.end:.4f} <o> Sir, {t.text}" for t in talk.turns]
     path.with_suffix(".stm").write_text("\n".join(lines) + "\n")
     published, _ = pipeline.run_here(job_of(tmp_path, path))
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert len(rows) >= 3
     for row in rows:
         inside = [t for t in talk.turns if row["start"] <= t.start and t.end <= row["end"]]
@@ -473,7 +473,7 @@ def test_turns_keep_the_labels_of_their_segments(tmp_path: Path) -> None:
         package={"formats": ["webdataset", "lhotse_shar"]},
     )
     published, _ = pipeline.run_here(job)
-    [row] = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(published.path)
     stated = [turn["labels"] for turn in row["turns"]]
     assert stated == [[("emotion", "glad")], [("emotion", "calm")], None]
     with tarfile.open(next(published.path.glob("webdataset/train/*.tar"))) as members:
@@ -491,6 +491,6 @@ def test_turns_keep_the_labels_of_their_segments(tmp_path: Path) -> None:
     assert [one.get("labels") for one in custom] == [{"emotion": "glad"}, {"emotion": "calm"}, None]
     assert verify.verify(published.path) == []
     plain, _ = pipeline.run_here(replace(job, sources=(Source.model_validate(source),)))
-    [row] = pq.read_table(plain.path / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(plain.path)
     assert all("labels" not in turn for turn in row["turns"])
     assert verify.verify(plain.path) == []

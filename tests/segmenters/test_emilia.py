@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 from hypothesis import example, given, settings
@@ -112,13 +111,13 @@ def test_turns_go_through_the_books(tmp_path: Path) -> None:
             transcribe={"backend": {"use": "fake"}, "verdicts": []},
         )
     )  # fmt: skip
-    found = pq.read_table(tmp_path / "out/datasets/latest/utterances.parquet").to_pylist()
+    found = corpus.utterances(tmp_path / "out/datasets/latest")
     # the joined one has no reference: `one` is the text of its first 4 s only
     assert {row["text"] for row in found if row["text_source"] == "reference"} == {"three"}
     assert {(row["start"], row["end"], row["text_source"]) for row in found} == {
         (0, 5.5, "asr"), (5, 11, "reference"),
     }  # fmt: skip
-    books = pq.read_table(tmp_path / "out/datasets/latest/ledger.parquet").to_pylist()
+    books = corpus.ledger(tmp_path / "out/datasets/latest")
     assert sum(row["samples"] for row in books) == 12 * RATE
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 from hypothesis import given, settings
@@ -234,7 +233,7 @@ def test_run_publishes_each_sentence_with_its_text(tmp_path: Path) -> None:
         transcribe={"backend": {"use": "none"}},
     )
     published, _ = pipeline.run_here(job)
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     rows.sort(key=lambda row: row["start"])
     assert [row["text"] for row in rows] == pieces(segment())
     assert {row["speaker"] for row in rows} == {"hale"}
@@ -352,7 +351,7 @@ def test_a_recording_without_a_text_is_cut_and_one_with_a_text_stays(tmp_path: P
     corpus.run(job)
     newest = versions.newest(tmp_path / "out")
     assert newest is not None
-    ledger = pq.read_table(newest / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(newest)
     spans = {(Path(r["source_path"]).name, r["end"] - r["start"]) for r in ledger if r["utterance"]}
     assert ("told.wav", 20.0) in spans
     assert all(seconds <= 10 for name, seconds in spans if name == "untold.wav")

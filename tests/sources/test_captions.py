@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,58 +52,9 @@ def test_each_word_of_roll_up_captions_is_said_once(tmp_path: Path, kind: str) -
     assert "automatic captions" in details(listed(tmp_path))[f"a.{kind}"]
 
 
-def test_a_line_that_grows_is_said_once(tmp_path: Path) -> None:
-    words = ["one", "two", "three", "four", "five"]
-    cues = [f"00:0{n}.000 --> 00:0{n + 1}.000\n{' '.join(words[: n + 1])}\n" for n in range(5)]
-    [segment] = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
-    assert segment.text == "one two three four five"
-
-
-def test_what_people_say_twice_stays(tmp_path: Path) -> None:
-    says = ["No.", "No.", "I said no.", "Never.", "Never."]
-    cues = [f"00:0{n}.000 --> 00:0{n}.900\n{text}\n" for n, text in enumerate(says)]
-    found = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
-    assert [segment.text for segment in found] == says
-
-
-def test_a_pause_parts_automatic_captions(tmp_path: Path) -> None:
-    text = rolling("srt", timed=False).replace("00:00:04.000", "00:00:05.200")
-    found = one(tmp_path, "a.srt", text).segments or ()
-    assert [segment.text for segment in found] == [" ".join(LINES[:2]), " ".join(LINES[2:])]
-
-
-def test_cues_of_one_sentence_are_one_segment(tmp_path: Path) -> None:
-    says = ["This is the", "first sentence.", "A second.", "And one that", "goes on,", "and ends."]
-    says += ["- A turn", "- of another."]
-    cues = [f"00:0{n}.000 --> 00:0{n}.900\n{text}\n" for n, text in enumerate(says)]
-    found = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
-    assert [(s.start, s.end, s.text) for s in found] == [
-        (0.0, 1.9, "This is the first sentence."),
-        (2.0, 2.9, "A second."),
-        (3.0, 5.9, "And one that goes on, and ends."),
-        (6.0, 6.9, "A turn"),
-        (7.0, 7.9, "of another."),
-    ]
-
-
 TTML = """<?xml version="1.0"?><tt xmlns="http://www.w3.org/ns/ttml"><body><div>
 <p begin="00:00:01.000" end="00:00:02.500">One<br/>two.</p>
 <p begin="3s" dur="1500ms"><span>Three.</span></p></div></body></tt>"""
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.ttml", TTML),
-        ("a.sbv", "0:00:01.000,0:00:02.500\nOne\ntwo.\n\n0:00:03.000,0:00:04.500\nThree.\n"),
-        ("a.lrc", "[ti:x]\n[00:01.00]One two.\n[00:02.50]\n[00:03.00]Three.\n[00:04.50]\n"),
-    ],
-)
-def test_other_captions(tmp_path: Path, name: str, text: str) -> None:
-    assert one(tmp_path, name, text).segments == (
-        Segment(1.0, 2.5, None, "One two."),
-        Segment(3.0, 4.5, None, "Three."),
-    )
 
 
 def test_ttml_that_declares_entities_is_refused(tmp_path: Path) -> None:
@@ -221,25 +173,6 @@ def test_labels_of_a_downloaded_video(tmp_path: Path) -> None:
     assert recordings(items)[0].error is None
 
 
-def test_times_of_ttml_count_from_what_they_are_in(tmp_path: Path) -> None:
-    ttml = (
-        '<tt xmlns="http://www.w3.org/ns/ttml"><body><div begin="10s"><p begin="1s" end="2s">One'
-        '<span>.</span></p></div><div><p><span begin="3s" end="4s">Two.</span></p></div></body>'
-        "</tt>"
-    )
-    found = one(tmp_path, "a.ttml", ttml).segments or ()
-    assert [(s.start, s.end, s.text) for s in found] == [(3.0, 4.0, "Two."), (11.0, 12.0, "One.")]
-
-
-def test_what_translators_note_in_braces_is_not_said(tmp_path: Path) -> None:
-    ass = (
-        "[Events]\nFormat: Start, End, Text\n"
-        "Dialogue: 0:00:01.00,0:00:02.00,{\\i1}Said{\\i0}{a pun in French} so\n"
-    )
-    [segment] = one(tmp_path, "a.ass", ass).segments or ()
-    assert segment.text == "Said so"
-
-
 def grid(**tiers: list[tuple[float, float, str]]) -> str:
     """A TextGrid in Praat's short form."""
     rows = [f'"{name}"\n0\n9\n{len(spans)}' for name, spans in tiers.items()]
@@ -281,17 +214,6 @@ def test_two_speakers_of_an_aligner_take_turns(tmp_path: Path) -> None:
     for options in ({}, {"texts": {"tier": ["anna - words", "bob - words"]}}):
         found = one(tmp_path, "a.TextGrid", text, **options).segments or ()
         assert [(s.start, s.end, s.text, s.speaker) for s in found] == turns
-
-
-def test_alternatives_of_a_ctm_count_once(tmp_path: Path) -> None:
-    rows = ["0 1 one", "* * <ALT_BEGIN>", "1 1 two", "* * <ALT>", "1 1 too", "* * <ALT_END>"]
-    rows += ["2 1 %hesitation", "2 1 @", "3 1 three"]
-    text = "".join(f"a 1 {row}\n" for row in rows)
-    [segment] = one(tmp_path, "a.ctm", text).segments or ()
-    assert segment.text == "one two three"
-    stm = "a A b 0 1 <o> one { two / to / @ } three { @ / um }\n"
-    [segment] = one(tmp_path / "stm", "a.stm", stm).segments or ()
-    assert segment.text == "one two three"
 
 
 def test_a_text_of_timit_begins_with_samples(tmp_path: Path) -> None:
@@ -346,22 +268,6 @@ def test_of_captions_in_two_languages_the_one_that_is_spoken(
     assert "`texts: {language: …}`" in refused.error[1]
 
 
-def test_a_sentence_on_two_lines_is_in_one_language(tmp_path: Path) -> None:
-    text = two(ENGLISH, ENGLISH[::-1], apart=False)
-    found = one(tmp_path, "a.vtt", text).segments or ()
-    assert next(s.text for s in found) == "You are not the one. I have it with you."
-
-
-def test_a_line_in_which_each_word_is_marked_in_its_turn(tmp_path: Path) -> None:
-    said = ["so", "it", "goes", "on"]
-    marked = (
-        " ".join(f"<u>{w}</u>" if k == n else w for k, w in enumerate(said)) for n in range(4)
-    )
-    cues = (f"00:0{n}.000 --> 00:0{n + 1}.000\n{line}\n" for n, line in enumerate(marked))
-    [segment] = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
-    assert (segment.start, segment.end, segment.text) == (0.0, 4.0, "so it goes on")
-
-
 RUSSIAN = ["Это не ты.", "Что это такое?", "И это было не так.", "Он у меня и у тебя."]
 UKRAINIAN = ["Це не ти.", "Що це таке?", "І це було не так.", "Він у мене і у тебе."]
 SLOVAK = ["Nie si to ty.", "Čo je toto?", "A toto nebolo tak.", "Mám ho pri sebe."]
@@ -388,16 +294,6 @@ def test_languages_of_one_script_and_cues_of_three_lines(
     assert [segment.text for segment in found] == [" ".join(line.split("\n")) for line in first]
     refused = one(tmp_path, "a.vtt", text)
     assert "in two languages" in (refused.error or ("", ""))[1]
-
-
-def test_lyrics_in_two_languages_have_lines_of_equal_times(tmp_path: Path) -> None:
-    pairs = enumerate(zip(CHINESE, ENGLISH, strict=True))
-    text = "".join(f"[00:0{2 * n}.00]{a}\n[00:0{2 * n}.00]{b}\n" for n, (a, b) in pairs)
-    found = one(tmp_path, "a.lrc", text, language="en").segments or ()
-    assert [(s.start, s.end, s.text) for s in found][:2] == [
-        (0.0, 2.0, ENGLISH[0]),
-        (2.0, 4.0, ENGLISH[1]),
-    ]
 
 
 def test_signs_on_the_picture_are_not_said(tmp_path: Path) -> None:
@@ -450,22 +346,90 @@ def test_names_of_captions(tmp_path: Path) -> None:
     assert [found.segments is not None for found in recordings(items)] == [True, True, False, False]
 
 
-def test_how_a_word_is_read_is_not_said_twice(tmp_path: Path) -> None:
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\n<ruby>漢字<rt>かんじ</rt></ruby>です\n"
-    [segment] = one(tmp_path, "a.vtt", text).segments or ()
-    assert segment.text == "漢字です"
+def vtt(each: float, *texts: str) -> str:
+    """A cue a second, each of so many seconds."""
+    cues = (f"00:0{n}.000 --> 00:{n + each:06.3f}\n{text}\n" for n, text in enumerate(texts))
+    return "WEBVTT\n\n" + "\n".join(cues)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["Hindi ko alam kung ano\nang ibig mong sabihin.", "Malaki ang bahay at\nang mga bata."],
-        ["Jeg vet ikke hva du\nmener med det.", "Hun vil ikke spise fordi\nhun ikke er sulten."],
-        ["Не знам какво искаш\nда кажеш с това.", "Аз мисля, че влакът\nтръгва в девет."],
-    ],
-)
-def test_sentences_on_two_lines_in_languages_that_are_not_listed(
-    tmp_path: Path, lines: list[str]
+WORDS = ["one", "two", "three", "four", "five"]
+MARKED = ("<u>so</u> it goes on", "so <u>it</u> goes on", "so it <u>goes</u> on",
+          "so it goes <u>on</u>")  # fmt: skip
+NO_AND_NEVER = ["No.", "No.", "I said no.", "Never.", "Never."]
+SENTENCES = ["This is the", "first sentence.", "A second.", "And one that", "goes on,", "and ends.",
+             "- A turn", "- of another."]  # fmt: skip
+BOTH = [(1.0, 2.5, "One two."), (3.0, 4.5, "Three.")]
+CTM = ("0 1 one", "* * <ALT_BEGIN>", "1 1 two", "* * <ALT>", "1 1 too", "* * <ALT_END>",
+       "2 1 %hesitation", "2 1 @", "3 1 three")  # fmt: skip
+OTHER = {  # on two lines, in languages that are not listed
+    "Tagalog": ["Hindi ko alam kung ano\nang ibig mong sabihin.",
+                "Malaki ang bahay at\nang mga bata."],
+    "Norwegian": ["Jeg vet ikke hva du\nmener med det.",
+                  "Hun vil ikke spise fordi\nhun ikke er sulten."],
+    "Bulgarian": ["Не знам какво искаш\nда кажеш с това.", "Аз мисля, че влакът\nтръгва в девет."],
+}  # fmt: skip
+#: A file beside the recording, its text, settings, and the segments: start, end, text.
+READ: dict[str, tuple[str, str, dict[str, Any], list[tuple[float, float | None, str]]]] = {
+    "a line that grows is said once":
+        ("a.vtt", vtt(1, *(" ".join(WORDS[: n + 1]) for n in range(5))), {},
+         [(0, 5, " ".join(WORDS))]),
+    "a line in which each word is marked in its turn":
+        ("a.vtt", vtt(1, *MARKED), {}, [(0, 4, "so it goes on")]),
+    "what people say twice stays":
+        ("a.vtt", vtt(0.9, *NO_AND_NEVER), {},
+         [(n, n + 0.9, t) for n, t in enumerate(NO_AND_NEVER)]),
+    "a pause parts automatic captions":
+        ("a.srt", rolling("srt", timed=False).replace("00:00:04.000", "00:00:05.200"), {},
+         [(0, 3.99, " ".join(LINES[:2])), (5.2, 7.99, " ".join(LINES[2:]))]),
+    "cues of one sentence are one segment":
+        ("a.vtt", vtt(0.9, *SENTENCES), {},
+         [(0, 1.9, "This is the first sentence."), (2, 2.9, "A second."),
+          (3, 5.9, "And one that goes on, and ends."), (6, 6.9, "A turn"),
+          (7, 7.9, "of another.")]),
+    "TTML": ("a.ttml", TTML, {}, BOTH),
+    "SBV": ("a.sbv", "0:00:01.000,0:00:02.500\nOne\ntwo.\n\n0:00:03.000,0:00:04.500\nThree.\n", {},
+            BOTH),
+    "LRC": ("a.lrc", "[ti:x]\n[00:01.00]One two.\n[00:02.50]\n[00:03.00]Three.\n[00:04.50]\n",
+            {}, BOTH),
+    "times of TTML count from what they are in":
+        ("a.ttml", '<tt xmlns="http://www.w3.org/ns/ttml"><body><div begin="10s">'
+         '<p begin="1s" end="2s">One<span>.</span></p></div><div><p>'
+         '<span begin="3s" end="4s">Two.</span></p></div></body></tt>',
+         {}, [(3, 4, "Two."), (11, 12, "One.")]),
+    "what translators note in braces is not said":
+        ("a.ass", "[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,"
+         "{\\i1}Said{\\i0}{a pun in French} so\n", {}, [(1, 2, "Said so")]),
+    "how a word is read is not said twice":
+        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n<ruby>漢字<rt>かんじ</rt></ruby>です\n", {},
+         [(1, 2, "漢字です")]),
+    "alternatives of a CTM count once":
+        ("a.ctm", "".join(f"a 1 {row}\n" for row in CTM), {}, [(0, None, "one two three")]),
+    "and of an STM":
+        ("a.stm", "a A b 0 1 <o> one { two / to / @ } three { @ / um }\n", {},
+         [(0, 1, "one two three")]),
+    "lyrics in two languages have lines of equal times":
+        ("a.lrc", "".join(f"[00:0{2 * n}.00]{a}\n[00:0{2 * n}.00]{b}\n"
+                          for n, (a, b) in enumerate(zip(CHINESE, ENGLISH, strict=True))),
+         {"language": "en"},
+         [(2 * n, 2 * n + 2 if n < 3 else None, text) for n, text in enumerate(ENGLISH)]),
+    "a sentence on two lines is in one language":
+        ("a.vtt", two(ENGLISH, ENGLISH[::-1], apart=False), {},
+         [(2 * n, 2 * n + 1, f"{a} {b}")
+          for n, (a, b) in enumerate(zip(ENGLISH, ENGLISH[::-1], strict=True))]),
+    **{f"on two lines in {name}":
+        ("a.vtt", by_hand(lines), {},
+         [(2 * n, 2 * n + 1.9, " ".join(text.split())) for n, text in enumerate(lines)])
+       for name, lines in OTHER.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "options", "segments"), READ.values(), ids=READ)
+def test_what_is_said_in_captions(
+    tmp_path: Path,
+    name: str,
+    text: str,
+    options: dict[str, Any],
+    segments: list[tuple[float, float | None, str]],
 ) -> None:
-    found = one(tmp_path, "a.vtt", by_hand([*lines, *lines])).segments or ()
-    assert [segment.text for segment in found] == [" ".join(t.split()) for t in lines + lines]
+    found = one(tmp_path, name, text, **options).segments or ()
+    assert [(round(s.start, 3), s.end and round(s.end, 3), s.text) for s in found] == segments

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus, layouts
@@ -242,7 +241,7 @@ def test_all_of_them_through_the_command(
     assert code == 0, out
     assert "Source in0: LJSpeech (metadata.csv)" in out
     version = tmp_path / "out/datasets/v0001"
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     kept = {}
     for row in rows:
         dataset, _, path = row["recording"].partition("/")
@@ -277,7 +276,7 @@ def test_a_folder_becomes_a_layout_without_computing_again(
     taken = {"path": str(tmp_path / "lj"), **(table.suggested(str(tmp_path / "lj")) or {})}
     published, counts = corpus.run(corpus.job(tmp_path, sources=[taken]))
     assert counts["filter"][0] == counts["resample"][0] == 0
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {row["text_source"] for row in rows} == {"reference"}
 
 

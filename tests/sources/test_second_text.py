@@ -61,7 +61,7 @@ def test_it_is_published_with_its_language(tmp_path: Path, kind: Any, labels: An
     source = {**kind(tmp_path), "labels": labels}
     formats = [{"use": "hf_parquet"}, {"use": "chat_jsonl", "tasks": ["translation"]}]
     version = corpus.run(asked(tmp_path, source, formats=formats))[0].path
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     second = {round(row["end"], 1): (row["second_text"], row["second_language"]) for row in rows}
     assert second == {
         0.4: ("good morning", "en"), 0.6: (LONG.strip(), "en"), 0.8: (None, None)

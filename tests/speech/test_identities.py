@@ -293,7 +293,7 @@ def job(tmp: Path, **changes: Any) -> Any:
 
 
 def rows(version: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
+    found = corpus.utterances(version)
     return sorted(found, key=lambda row: (row["recording"], row["start"]))
 
 
@@ -390,7 +390,7 @@ def test_splits_and_hours_go_by_speakers_over_all_recordings(tmp_path: Path) -> 
         hours[row["speaker"]] = hours.get(row["speaker"], 0) + row["end"] - row["start"]
     assert max(hours.values()) <= 2.5
     assert len(hours) == 5
-    dropped = pq.read_table(found.path / "ledger.parquet").to_pylist()
+    dropped = corpus.ledger(found.path)
     dropped = [row for row in dropped if row["reason"] == "speaker_hours"]
     assert len(dropped) == 12 - then["items"]
     assert {row["stage"] for row in dropped} == {"package"}

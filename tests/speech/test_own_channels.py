@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -90,7 +89,7 @@ def job(home: Path, tells_channels: bool = True, **transcribe: Any) -> Job:
 
 def told(version: Path) -> list[dict[str, Any]]:
     """The turns of its one window."""
-    [row] = pq.read_table(version / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(version)
     turns: list[dict[str, Any]] = row["turns"]
     return turns
 
@@ -103,7 +102,7 @@ def texts(version: Path) -> list[str | None]:
 def test_a_turn_has_the_words_of_its_own_channel(home: Path) -> None:
     published, _ = corpus.run(job(home))
     assert texts(published.path) == [text for *_, text in TALK]
-    [row] = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(published.path)
     assert row["text"] == " ".join(text for *_, text in MIX), "the clip is the mix"
     assert " ".join(word["word"].strip() for word in row["word_times"]) == row["text"]
     for turn in row["turns"]:
@@ -111,7 +110,7 @@ def test_a_turn_has_the_words_of_its_own_channel(home: Path) -> None:
         for word in turn["words"]:
             assert turn["start"] - 0.11 <= word["start"] < word["end"] <= turn["end"] + 0.11
     assert [turn["backchannel"] for turn in row["turns"]] == [False, True, False, False]
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     assert sum(line["samples"] for line in ledger) == SECONDS * RATE
     assert verify(published.path) == []
 
@@ -186,11 +185,7 @@ def test_a_channel_that_cannot_be_converted_loses_nothing_else(home: Path) -> No
         sf.write(home / f"{name}.wav", pcm, RATE, "PCM_16")
     published, _ = corpus.run(job(home))
     assert texts(published.path) == [TALK[0][-1], "", TALK[2][-1], TALK[3][-1]]
-    [line] = [
-        line
-        for line in pq.read_table(published.path / "ledger.parquet").to_pylist()
-        if line["outcome"] == "packaged"
-    ]
+    [line] = [line for line in corpus.ledger(published.path) if line["outcome"] == "packaged"]
     assert line["detail"].startswith("2 turns of channel 1 by the window's words: over_full_scale:")
     assert verify(published.path) == []
     _, counts = corpus.run(job(home))
@@ -201,7 +196,7 @@ def test_a_turn_that_the_recogniser_fails_on_has_the_words_of_the_window(home: P
     (home / "1.json").write_text(words((TALK[1], (*TALK[2][:3], oracle_asr.FATAL))))
     published, _ = corpus.run(job(home))
     assert texts(published.path) == [text for *_, text in TALK]
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     [detail] = [line["detail"] for line in ledger if line["outcome"] == "packaged"]
     assert detail.startswith("1 turn of channel 1 by the window's words: asr_error: it cannot hear")
     _, counts = corpus.run(job(home))
@@ -223,7 +218,7 @@ def test_what_is_hidden_of_a_turn_is_silent_too(home: Path) -> None:
     (home / "1.json").write_text(words((TALK[1], said)))
     hides = [{"use": "pii", "mute": True}]
     published, _ = corpus.run(job(home, verdicts=hides))
-    [row] = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(published.path)
     assert "anna" not in str(row)
     assert row["turns"][2]["text"] == "write to <EMAIL> please"
     low, high = (int(place) / RATE for place in row["muted"].split("-"))

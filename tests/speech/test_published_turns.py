@@ -29,7 +29,7 @@ def test_a_clip_has_its_turns_and_its_voice(tmp_path: Path, across: bool) -> Non
     asked = job(tmp_path, speakers=speakers, package=PUBLISH)
     one, counts = corpus.run(asked)
     assert counts["filter"][0] == counts["transcribe"][0] == 0
-    rows = pq.read_table(one.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(one.path)
     assert len(rows) == 3
     for row in rows:
         [turn] = row["turns"]
@@ -52,7 +52,7 @@ def test_a_recording_without_turns_in_a_clip_has_none(tmp_path: Path) -> None:
     speakers = Plugin(use="tests.plugins.halves")
     asked = corpus.job(tmp_path, filter=how, package=PUBLISH, speakers=speakers)
     one, _ = corpus.run(asked)
-    [row] = pq.read_table(one.path / "utterances.parquet").to_pylist()
+    [row] = corpus.utterances(one.path)
     assert [turn["label"] for turn in row["turns"]] == ["r00.wav#1", "r00.wav#2"]
     assert row["speaker_embedding"] is None
 
@@ -67,7 +67,7 @@ def test_turns_of_a_dialogue_are_published_to_further_formats(tmp_path: Path) ->
     package = {**PUBLISH, "formats": ["webdataset", "hf_parquet"]}
     speakers = Plugin(use="tests.plugins.halves")
     one, _ = corpus.run(corpus.job(tmp_path, filter=how, package=package, speakers=speakers))
-    rows = pq.read_table(one.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(one.path)
     [path] = (one.path / "hf_parquet").rglob("*.parquet")
     told = {row["id"]: row["turns"] for row in pq.read_table(path).to_pylist()}
     assert {row["id"]: row["turns"] for row in rows} == told

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import soxr
@@ -122,12 +121,12 @@ def test_a_run_says_what_it_found(tmp_path: Path) -> None:
     assert "; 1 is mixed, such as room.wav: " in sample
     assert sample.endswith("; 1 is of one channel; the run decides for each file")
     published, _ = corpus.run(job)
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {row["recording"]: (row["channel"], row["speaker"]) for row in rows} == {
         "c/call.wav#0": (0, "c/call.wav#0"), "c/call.wav#1": (1, "c/call.wav#1"),
         "c/room.wav": (None, None), "c/r01.wav": (None, None),
     }  # fmt: skip
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     said: dict[str, Any] = {row["reason"]: row for row in ledger if row["stage"] == "shard"}
     assert said.keys() == {"channels_apart", "channels_mixed"}
     assert said["channels_apart"]["recording"] == "c/call.wav#0"

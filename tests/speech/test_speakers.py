@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 from numpy.typing import NDArray
@@ -386,7 +385,7 @@ def job(tmp: Path, **options: Any) -> Any:
 
 
 def rows(version: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
+    found = corpus.utterances(version)
     return sorted(found, key=lambda row: (row["recording"], row["start"]))
 
 

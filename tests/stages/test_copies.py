@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.test_show import said
@@ -29,7 +28,7 @@ from uttermill.tasks.stages.listing.copies import former, mark
 
 def ledger(job: Job) -> list[LedgerRow]:
     newest = max((job.out / "datasets").glob("v*"))
-    rows: list[LedgerRow] = pq.read_table(newest / "ledger.parquet").to_pylist()
+    rows: list[LedgerRow] = corpus.ledger(newest)
     return rows
 
 

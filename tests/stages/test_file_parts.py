@@ -36,14 +36,14 @@ def job(tmp: Path, **options: Any) -> Any:
 def packaged(tmp: Path, **options: Any) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
     """The packaged clips by recording, and what each stage computed."""
     published, stages = corpus.run(job(tmp, **options))
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["recording"]: row for row in rows}, {name: stages[name][0] for name in STAGES}
 
 
 def of_reason(version: Path, reason: str) -> list[dict[str, Any]]:
     """The ledger's rows with a reason."""
-    rows = pq.read_table(version / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(version)
     return [row for row in rows if row["reason"] == reason]
 
 
@@ -135,7 +135,7 @@ def test_a_text_that_names_no_channel_is_not_given_to_both(tmp_path: Path) -> No
     sides(tmp_path / "in/mono.wav", 3)
     (tmp_path / "in/mono.txt").write_text("hello again")
     published, _ = corpus.run(job(tmp_path, channels="apart", expect_broken=True))
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(published.path)
     outcomes = {row["recording"]: (row["outcome"], row["reason"]) for row in ledger}
     assert outcomes["c/call.wav"] == ("failed", "unsupported")
     assert outcomes["c/mono.wav"][0] == "packaged"
@@ -149,7 +149,7 @@ def test_turns_name_the_speakers_of_channels(tmp_path: Path) -> None:
     (tmp_path / "in/call.rttm").write_text("".join(rows))
     source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "channels": "apart"}
     published, _ = corpus.run(corpus.job(tmp_path, sources=[source], speakers=Plugin(use="given")))
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {r["recording"]: r["speaker"] for r in rows} == {
         "c/call.wav#0": "spk1", "c/call.wav#1": "spk2",
     }  # fmt: skip
@@ -160,7 +160,7 @@ def test_every_track_is_a_recording(tmp_path: Path) -> None:
     film(tmp_path / "in/a.mkv", [tone(300), tone(500)], default=1)
     film(tmp_path / "in/b.mkv", [tone(700)])
     published, _ = corpus.run(job(tmp_path, track="all"))
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert [row["recording"] for row in rows] == ["c/a.mkv#0", "c/a.mkv#1", "c/b.mkv"]
     assert len({row["sha256"] for row in rows}) == 3
     ledger = pq.read_table(published.path / "ledger.parquet")
@@ -234,7 +234,7 @@ def test_a_recording_that_cannot_be_probed_is_of_the_channel_that_was_asked_for(
     sides(tmp_path / "in/call.wav", 1, 2)
     (tmp_path / "in/broken.wav").write_bytes(b"no audio, but long enough to be some")
     published, _ = corpus.run(job(tmp_path, channels=1, expect_broken=True))
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(published.path)
     assert {row["outcome"]: row["channel"] for row in rows} == {"failed": 1, "packaged": 1}
 
 

@@ -17,7 +17,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -93,7 +92,7 @@ def test_the_culprit_is_quarantined(
     # The quarantine is stored: an ordinary run in this very process survives and publishes.
     published, counts = corpus.run(job)
     assert counts[where] == (0, COUNT)
-    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(published.path)
     bad = [r for r in rows if r["outcome"] == "failed"]
     assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [
         (f"c/r{BAD:02d}.wav", where, CODES[how])
@@ -120,7 +119,7 @@ def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -
     assert failures(job, "filter") == [CODES[how]]
     published, counts = corpus.run(job)
     assert counts["filter"] == (0, COUNT)
-    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(published.path)
     assert {row["speaker"] for row in rows} == {f"r{n:02d}.wav#1" for n in range(COUNT) if n != BAD}
 
 

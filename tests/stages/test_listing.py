@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -288,7 +287,7 @@ def job(home: Path, **more: Any) -> Job:
 
 
 def published(home: Path) -> tuple[dict[str, Any], bytes]:
-    [row] = pq.read_table(home / "out/datasets/latest/utterances.parquet").to_pylist()
+    [row] = corpus.utterances(home / "out/datasets/latest")
     return row, corpus.parts(home / "out", "audio")[0].read_bytes()
 
 
@@ -329,5 +328,5 @@ def test_a_recording_that_breaks_leaves_nothing(tmp_path: Path) -> None:
     path.write_bytes(data[: len(data) - 40_000])  # its header promises more
     recording(tmp_path / "in/short.wav", 2.0, seed=1)
     corpus.run(job(tmp_path, package={"max_failed_fraction": 1.0}))
-    rows = pq.read_table(tmp_path / "out/datasets/latest/utterances.parquet").to_pylist()
+    rows = corpus.utterances(tmp_path / "out/datasets/latest")
     assert [row["source_path"] for row in rows] == [str(tmp_path / "in/short.wav")]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -201,7 +200,7 @@ def reasons(tmp: Path, **limits: Any) -> dict[str, str]:
         },
     )
     version, _ = corpus.run(job)
-    rows = pq.read_table(version.path / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(version.path)
     return {row["recording"]: row["reason"] for row in rows}
 
 
@@ -277,13 +276,13 @@ def test_a_run_drops_them_and_a_night_keeps_what_is_published(tmp_path: Path) ->
         return corpus.job(tmp_path, sources=sources, transcribe={"verdicts": verdicts})
 
     def kept(version: Path) -> set[str]:
-        texts = pq.read_table(version / "utterances.parquet").to_pylist()
+        texts = corpus.utterances(version)
         return {row["source_id"] for row in texts if ADVERT in row["text"]}
 
     first = corpus.run(job(6, max_times=2))[0].path
     stays = kept(first)
     assert len(stays) == 2
-    ledger = pq.read_table(first / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(first)
     lost = [row for row in ledger if row["reason"] == "repeated_text"]
     assert [(row["outcome"], row["stage"], row["value"]) for row in lost] == [
         ("dropped", "package", 3.0)

@@ -64,7 +64,7 @@ def job(home: Path, server: ChatServer, *others: dict[str, Any], **changes: Any)
 def rows(home: Path) -> list[dict[str, Any]]:
     newest = versions.newest(home / "out")
     assert newest is not None
-    table = pq.read_table(newest / "utterances.parquet").to_pylist()
+    table = corpus.utterances(newest)
     return sorted(table, key=lambda row: str(row["recording"]))
 
 

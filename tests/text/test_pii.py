@@ -97,7 +97,7 @@ def test_no_published_byte_holds_it(tmp_path: Path, action: str) -> None:
     }
     corpus.listed(folder, 10, tmp_path / "list.jsonl", **texts)
     version = corpus.run(job(tmp_path, action=action, masks={"card": "[CARD]"}))[0].path
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     shown = sorted(row["text"] for row in rows if row["pii"])
     if action == "mask":
         assert shown == [
@@ -152,8 +152,7 @@ def test_words_are_muted_and_the_clip_keeps_its_length(
     muted = corpus.run(job(tmp_path, mute=True))[0].path
     assert verify(muted) == []
     before, after = (
-        {row["source_id"]: row for row in pq.read_table(v / "utterances.parquet").to_pylist()}
-        for v in (plain, muted)
+        {row["source_id"]: row for row in corpus.utterances(v)} for v in (plain, muted)
     )
     assert before.keys() - after.keys() == {"k7"}, "its words have no times"
     row = after["k8"]
@@ -167,7 +166,7 @@ def test_words_are_muted_and_the_clip_keeps_its_length(
     assert (pcm[17664:] == old[17664:]).all()
     same = before.keys() & after.keys() - {"k8"}
     assert all(after[key]["sha256"] == before[key]["sha256"] for key in same)
-    ledger = pq.read_table(muted / "ledger.parquet").to_pylist()
+    ledger = corpus.ledger(muted)
     assert [r["detail"] for r in ledger if r["utterance"] == row["id"]] == ["muted: 8000-17600"]
     [lost] = [r for r in ledger if r["reason"] == "pii_untimed"]
     assert lost["outcome"] == "dropped"

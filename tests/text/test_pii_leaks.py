@@ -107,13 +107,12 @@ def version_of(job: Job) -> Path:
 
 
 def rows_of(job: Job) -> dict[str, dict[str, Any]]:
-    rows = pq.read_table(version_of(job) / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version_of(job))
     return {row["source_id"]: row for row in rows}
 
 
 def ledger_of(job: Job) -> list[Any]:
-    rows: list[Any] = pq.read_table(version_of(job) / "ledger.parquet").to_pylist()
-    return rows
+    return corpus.ledger(version_of(job))
 
 
 def content(path: Path) -> bytes:
@@ -218,11 +217,7 @@ def test_both_audios_and_their_features_are_silent(
         job = replace(job, enhance=Plugin(use="tests.plugins.quieter"))
         version = corpus.run(job)[0].path
         assert verify(version) == []
-        [key] = [
-            row["id"]
-            for row in pq.read_table(version / "utterances.parquet").to_pylist()
-            if row["muted"]
-        ]
+        [key] = [row["id"] for row in corpus.utterances(version) if row["muted"]]
         with tarfile.open(next(version.rglob("*.tar"))) as tar:
             members = [member for member in tar if member.name.startswith(key)]
             for member in members:

@@ -116,7 +116,7 @@ def job(tmp: Path, numbers: range, **changes: Any) -> Any:
 
 
 def outcomes(version: Path) -> dict[str, str]:
-    rows = pq.read_table(version / "ledger.parquet").to_pylist()
+    rows = corpus.ledger(version)
     return {r["recording"]: f"{r['stage']}.{r['reason']}" for r in rows if r["utterance"]}
 
 

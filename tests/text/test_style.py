@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -46,7 +45,7 @@ def recording(folder: Path, number: int, level: float) -> None:
 
 
 def rows(version: Path) -> dict[str, dict[str, Any]]:
-    table = pq.read_table(version / "utterances.parquet").to_pylist()
+    table = corpus.utterances(version)
     return {Path(row["recording"]).stem: row for row in table}
 
 

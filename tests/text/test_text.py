@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
@@ -322,7 +321,7 @@ def test_the_column_follows_the_settings_and_hides_what_pii_hides(tmp_path: Path
 
 
 def column(version: Path) -> dict[str, str | None]:
-    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    rows = corpus.utterances(version)
     return {row["source_id"]: row["phonemes"] for row in rows}
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,14 +252,3 @@ def test_errors_of_onnx_runtime_are_known_by_name(tmp_path: Path) -> None:
             onnx_session.session(str(tmp_path / path))
         assert type(told.value).__module__.startswith("onnxruntime")
     assert not {Exception, ValueError, OSError} & {*onnx_session.errors()}
-
-
-@pytest.mark.parametrize("use", ["onnx_asr", "sherpa_onnx"])
-def test_importing_it_is_light(use: str) -> None:
-    code = (
-        f"import sys, uttermill.tasks.asr.{use}; "
-        f"print(json.dumps([n in sys.modules for n in {[use]}]))"
-    )
-    command = [sys.executable, "-c", "import json; " + code]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(shown.stdout) == [False]

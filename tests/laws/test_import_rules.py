@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.helpers import tiers
 from uttermill.tasks.base import errors, shelves
 
 ROOT = Path(__file__).parents[2]
@@ -95,13 +96,32 @@ def importers(folder: str, names: set[str]) -> set[str]:
     return {name_of(path) for path in modules(folder) if names & imports(path)}
 
 
-def test_light_imports() -> None:
-    light = ("uttermill.tasks.audio", "uttermill.tasks.settings", "uttermill.tasks.base.schema")
-    code = f"import sys, {', '.join(light)}; print(*{{m.split('.')[0] for m in sys.modules}})"
+#: Statements, and what they may not load.
+LIGHT = {
+    "import uttermill.tasks": {"av", "soundfile"},
+    "import uttermill.tasks.audio, uttermill.tasks.settings, uttermill.tasks.base.schema": {*HEAVY},
+    "import uttermill.tasks.asr.faster_whisper, uttermill.tasks.asr.fake":
+        {"faster_whisper", "ctranslate2", "onnxruntime"},
+    "import uttermill.tasks.asr.onnx_asr, uttermill.tasks.asr.sherpa_onnx":
+        {"onnx_asr", "sherpa_onnx"},
+    "import uttermill.tasks.scoring":  # libraries behind the languages
+        {"whisper_normalizer", "unicode_rbnf", "opencc", "text_to_num", "regex"},
+    "import uttermill.tasks.asr.moonshine as m; m.weights(m.Settings())":
+        {"moonshine_voice", "requests", "onnxruntime"},
+    "import uttermill.tasks.api":  # the door for plug-ins of users
+        {"prefect", "distributed", "librosa", "soundfile", "av", "onnxruntime"},
+    "import uttermill.tasks.pipeline, uttermill.flows.cli.command_line, uttermill.flows.settings":
+        {"s3fs", "upath", "aiobotocore", "botocore", "aiohttp"},  # of local work
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", [*list(LIGHT)[:5], *map(tiers.full, list(LIGHT)[5:])])
+def test_light_imports(statement: str) -> None:
+    code = f"import sys; {statement}; print(*{{m.split('.')[0] for m in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "uttermill" in loaded
-    assert not loaded & set(HEAVY)
+    assert not loaded & LIGHT[statement]
 
 
 def test_only_one_file_of_tasks_knows_prefect() -> None:

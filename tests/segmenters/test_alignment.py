@@ -24,10 +24,12 @@ from uttermill.tasks.segmenters import _by_words as by_words
 from uttermill.tasks.segmenters import _sentences as texts
 from uttermill.tasks.segmenters import aligned
 from uttermill.tasks.settings import Plugin, Source
+from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.stages import whole_transcript
 
 RATE = 16_000
+LIST = {"kind": "jsonl", "name": "c", "language": "en"}
 ORACLE = "tests.plugins.oracle_asr"
 Words = list[str]
 
@@ -325,6 +327,22 @@ def recorded(folder: Path) -> tuple[Path, list[str]]:
     sf.write(path, np.clip(samples + noise, -1, 1), RATE, "PCM_16")
     path.with_suffix(".json").write_text(json.dumps(words))
     return path, said
+
+
+def job_of(folder: Path, path: Path, text: str, least: float = 0.7) -> Job:
+    line = {"key": "book", "wav": str(path), "txt": text}
+    (folder / "book.jsonl").write_text(json.dumps(line) + "\n")
+    segmenter = {"use": "aligned", "backend": {"use": ORACLE, "path": str(path)}}
+    alignment = Plugin.model_validate({"use": "alignment", "min": least})
+    return corpus.job(
+        folder,
+        sources=[{**LIST, "path": str(folder / "book.jsonl")}],
+        filter={
+            "segmenter": segmenter,
+            "filters": (Plugin(use="duration"), alignment),
+        },
+        transcribe={"backend": {"use": "none"}, "verdicts": ()},
+    )  # fmt: skip
 
 
 def test_a_recording_without_text_is_no_utterance(tmp_path: Path) -> None:

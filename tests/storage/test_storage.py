@@ -103,19 +103,6 @@ def test_without_the_extra_the_sentence_names_it(monkeypatch: pytest.MonkeyPatch
         storage.place("s3://bucket/out")
 
 
-@pytest.mark.nightly
-def test_local_work_imports_nothing_remote() -> None:
-    code = (
-        "import sys, uttermill.tasks.pipeline, uttermill.flows.cli.command_line; "
-        "import uttermill.flows.settings; print(*sys.modules)"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    roots = {name.split(".")[0] for name in loaded.stdout.split()}
-    assert not roots & {"s3fs", "upath", "aiobotocore", "botocore", "aiohttp"}
-
-
 # Objects
 
 

@@ -13,7 +13,6 @@ from tests.helpers import corpus
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
 from uttermill.tasks.publish import reason_meanings
-from uttermill.tasks.publish.dataset import card_readme
 from uttermill.tasks.publish.reason_meanings import MEANINGS
 from uttermill.tasks.settings import Plugin
 
@@ -84,7 +83,7 @@ def test_the_card_leaves_no_meaning_blank(tmp_path: Path) -> None:
     )  # fmt: skip
     version = corpus.run(job)[0].path
     card = (version / "README.md").read_text()
-    head = card_readme.table(("", "items", "hours", "share", "meaning"), [])
+    head = "|  | items | hours | share | meaning |\n| --- | --- | --- | --- | --- |"
     lines = card.partition(head)[2].partition("\n\n")[0].strip().splitlines()
     reasons = {line.split(" | ")[0]: line.split(" | ")[-1].strip(" |") for line in lines}
     lost = {name.removeprefix("| − ") for name in reasons if "−" in name}

@@ -185,14 +185,25 @@ def test_sizes(count: int, name: str) -> None:
     assert croissant.size(count) == name
 
 
-def test_licences_by_label() -> None:
+def test_licences_by_label(version: Path) -> None:
     """A source whose recordings state theirs is not said to have none."""
+    card_facts = facts(version)
+    card_facts["licences"] = {"a": None, "b": None}
     sources = [{"name": "a", "labels": ["licence"]}, {"name": "b", "labels": None}]
     sources.append({"name": "c"})  # of a kind without labels
-    facts: Any = {"licences": {"a": None, "b": None}, "settings": {"sources": sources}}
-    text = "\n".join(card_readme._licences(facts))
+    card_facts["settings"]["sources"] = sources
+    text = card_readme.text(card_facts, pa.schema([]), {})
     assert "| a | by its label licence |" in text
     assert "no licence was given for b." in text
+
+
+def test_sentences_are_whole(version: Path) -> None:
+    """The one about leaks ended after its first half."""
+    card_facts = facts(version)
+    card_facts["leaks"] = {"dev": {"text": 1, "speaker": None, "recording": 0, "audio": 0}}
+    text = card_readme.text(card_facts, pa.schema([]), {})
+    assert "share its texts, speakers, recordings or samples):\n\n| split | text |" in text
+    assert "| dev | 1 | unknown | 0 | 0 |" in text
 
 
 def test_what_people_read(version: Path) -> None:

@@ -40,33 +40,31 @@ def fault(kind: str) -> str | None:
     """What is wrong with this format; None if a clip survives with its length and level."""
     tone = (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(HZ * SECONDS)) / HZ)).astype(np.float32)
     try:
-        heard, rate = _by_sndfile(kind, tone) if kind in SNDFILE else _by_ffmpeg(kind, tone)
+        from . import decoders
+
+        data = _encoded(kind, tone)
+        decoder = decoders.opened(io.BytesIO(data), len(data)).decoder
+        heard = np.concatenate([*decoder.read(HZ)])
     # Whatever a codec library raises is the result.
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    seconds, level = heard.size / rate, float(np.sqrt(np.mean(np.square(heard))))
+    seconds, level = len(heard) / decoder.header.rate, float(np.sqrt(np.mean(np.square(heard))))
     if abs(seconds - SECONDS) > 0.1 or abs(level - 0.35) > 0.05:
         return f"came back with {seconds:.2f} s at level {level:.2f}, not {SECONDS} s at 0.35"
     return None
 
 
-def _by_sndfile(kind: str, tone: Float32s) -> tuple[Float32s, int]:
-    import soundfile
-
-    container, subtype = SNDFILE[kind]
-    memory = io.BytesIO()
-    soundfile.write(memory, tone, HZ, format=container, subtype=subtype)
-    memory.seek(0)
-    heard, rate = soundfile.read(memory, dtype="float32")
-    return heard, int(rate)
-
-
-def _by_ffmpeg(kind: str, tone: Float32s) -> tuple[Float32s, int]:
+def _encoded(kind: str, tone: Float32s) -> bytes:
     import av
+    import soundfile as sf
     from av.audio.stream import AudioStream
 
-    container, codec = FFMPEG[kind]
     memory = io.BytesIO()
+    if kind in SNDFILE:
+        container, subtype = SNDFILE[kind]
+        sf.write(memory, tone, HZ, format=container, subtype=subtype)
+        return memory.getvalue()
+    container, codec = FFMPEG[kind]
     with av.open(memory, "w", format=container) as out:
         stream = out.add_stream(codec, rate=48000, layout="mono")
         assert isinstance(stream, AudioStream)
@@ -75,8 +73,4 @@ def _by_ffmpeg(kind: str, tone: Float32s) -> tuple[Float32s, int]:
         frame.sample_rate = 48000
         for packet in (*stream.encode(frame), *stream.encode(None)):
             out.mux(packet)
-    memory.seek(0)
-    with av.open(memory, "r") as source:
-        parts = [f.to_ndarray().reshape(-1) for f in source.decode(audio=0)]
-        rate = source.streams.audio[0].rate
-    return np.concatenate(parts).astype(np.float32), int(rate)
+    return memory.getvalue()

@@ -30,7 +30,7 @@ from .damage import containers, edges
 from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from .damage.mp3 import has_frame_count
 from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
-from .damage.promise import is_joined, told_end
+from .damage.promise import told_end
 from .frames import Assembler, grid
 from .packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
 from .types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights, energy
@@ -107,7 +107,7 @@ class FFmpeg(Decoder):
             custom = _number_channels(stream.codec_context)
             self._checked = stream.codec_context.name in CHECKED
             self._name = self._container.format.name.split(",")[0]
-            self._joined = self._name == "mov" and is_joined(file, size)
+            self._joined = self._name == "mov" and containers.is_joined(file, size)
             self._counts_frames = self._name == "mp3" and has_frame_count(file)
             self._packets = Packets(self._container, stream, self._name, break_after)
             self._frames = self._packets.frames()

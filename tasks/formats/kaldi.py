@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import NotRequired, TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import audio
 from ..base.errors import ConfigError
+from ..base.schema import UTTERANCES_FILE, AnyRow
 from ..recording.names import OVER_ALL
 from ..settings import StageSettings
-from ..storage.tables import take
+from ..storage.tables import read, take
 from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists
 
 VERSION = 1
@@ -85,15 +86,12 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    segments: dict[str, list[pa.Table]] = {}
-    for shard, rows in _lists.stream(shards, home, LIST_COLUMNS):
-        segments.setdefault(shard.split, []).append(segments_of(shard, rows))
-    tables = {split: pa.concat_tables(parts) for split, parts in segments.items()}
-    reserved = reserved_names(tables.values())
-    for split, table in tables.items():
-        named = in_order(with_names(table, reserved))
-        _write_lists(home / "kaldi" / split, split, named)
-        _write_recordings(home / "kaldi" / split, split, named)
+    segments = _segments(shards, home)
+    named = in_order(with_names(segments, reserved_names(segments)))
+    for split in dict.fromkeys(shard.split for shard in shards):
+        of_split = named.filter(pc.equal(named["split"], split))
+        _write_lists(home / "kaldi" / split, split, of_split)
+        _write_recordings(home / "kaldi" / split, split, of_split)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
@@ -111,16 +109,7 @@ def listing(home: Path, split: str, head: str) -> list[str]:
 # keeps names unique. An utterance of an unknown speaker is its own speaker and keeps its plain
 # id.
 
-LIST_COLUMNS = ("id", "dataset", "speaker", "text", "language", "num_samples", "sample_rate")
-#: One row per utterance; `start` and `stop` are samples of the file `wav`.
-SCHEMA = pa.schema(
-    {
-        **dict.fromkeys(("id", "dataset", "speaker"), pa.string()),
-        "text": pa.large_string(),
-        **dict.fromkeys(("language", "wav"), pa.string()),
-        **dict.fromkeys(("start", "stop", "rate"), pa.int64()),
-    }
-)
+LIST_COLUMNS = ("id", "dataset", "speaker", "language", "split")
 LIST_NAMES = ("segments", "text", "utt2spk", "utt2dur", "utt2lang", "utt2id")
 UNKNOWN = "und"  # ISO 639-2
 _LONGEST = 60  # characters of a speaker's name that stay readable
@@ -129,44 +118,25 @@ _RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
 _SPACED = {"<s>": "< s >", "</s>": "< /s >", "#0": "# 0"}
 
 
-class SegmentsRow(TypedDict):
-    """SCHEMA, with the names that `with_names` adds."""
-
-    id: str
-    dataset: str
-    speaker: str | None
-    text: str
-    language: str | None
-    wav: str
-    start: int
-    stop: int
-    rate: int
-    name: NotRequired[str]
-    utterance: NotRequired[str]
-
-
-def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
-    """A shard's clips with a text (SCHEMA) and their places in its WAV file."""
-    segments: list[SegmentsRow] = []
-    position = 0
-    for row in rows:
-        start, position = position, position + row["num_samples"]
-        text = text_of(row["text"] or "")
-        if text and position > start:
-            segments.append(
-                {
-                    "id": row["id"],
-                    "dataset": row["dataset"],
-                    "speaker": row["speaker"],
-                    "text": text,
-                    "language": row["language"],
-                    "wav": shard.path,
-                    "start": start,
-                    "stop": position,
-                    "rate": row["sample_rate"],
-                }
-            )
-    return pa.Table.from_pylist(segments, schema=SCHEMA)
+def _segments(shards: Sequence[OutputShard], home: Path) -> pa.Table:
+    """The clips with a text: LIST_COLUMNS, `text`, and their places in WAV files: `start` and
+    `stop` are samples of the file `wav`."""
+    rows = read(home / UTTERANCES_FILE, (*LIST_COLUMNS, "text", "num_samples", "sample_rate"))
+    clips = [shard.clips for shard in shards]
+    stops = np.cumsum(np.concatenate([[0], rows["num_samples"].to_numpy()]))
+    begins = np.repeat(stops[np.cumsum([0, *clips])[:-1]], clips)  # of each clip's file
+    texts = ([text_of(text or "") for text in chunk.to_pylist()] for chunk in rows["text"].chunks)
+    table = rows.select(LIST_COLUMNS)
+    for name, values in {
+        "text": pa.chunked_array([pa.array(some, pa.large_string()) for some in texts]),
+        "wav": pa.array(np.repeat([shard.path for shard in shards], clips)),
+        "start": pa.array(stops[:-1] - begins),
+        "stop": pa.array(stops[1:] - begins),
+        "rate": rows["sample_rate"],
+    }.items():
+        table = table.append_column(name, values)
+    lasts = pc.greater(table["stop"], table["start"])
+    return table.filter(pc.and_(pc.not_equal(table["text"], ""), lasts))
 
 
 def _write_lists(folder: Path, split: str, table: pa.Table) -> None:
@@ -193,7 +163,7 @@ def in_order(table: pa.Table) -> pa.Table:
     return take(table, pc.sort_indices(table["utterance"]).to_numpy())
 
 
-def _entry(row: SegmentsRow, split: str) -> dict[str, str]:
+def _entry(row: AnyRow, split: str) -> dict[str, str]:
     rate, (start, stop) = row["rate"], (row["start"], row["stop"])
     return {
         "segments": f"{recording(split, row['wav'])} {time(start, rate)} {time(stop, rate)}",
@@ -237,14 +207,11 @@ def text_of(text: str) -> str:
     return _RESERVED.sub(lambda word: _SPACED[word[0]], " ".join(text.split()))
 
 
-def reserved_names(tables: Iterable[pa.Table]) -> set[str]:
+def reserved_names(table: pa.Table) -> set[str]:
     """What precedes the first `-` in ids without a speaker. No speaker may have such a name: `a-…`
     of no speaker would be sorted among the utterances of `a`."""
-    heads: set[str] = set()
-    for table in tables:
-        for keys in table["id"].filter(pc.invert(_known(table))).chunks:
-            heads.update(key.partition("-")[0] for key in keys.to_pylist())
-    return heads
+    chunks = table["id"].filter(pc.invert(_known(table))).chunks
+    return {key.partition("-")[0] for keys in chunks for key in keys.to_pylist()}
 
 
 def _known(table: pa.Table) -> pa.ChunkedArray:

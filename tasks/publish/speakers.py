@@ -91,7 +91,7 @@ def published(version: Path | None) -> VoiceTables:
     RunError if the file is damaged."""
     if version is None or not storage.exists(version / FILE):
         return list
-    return partial(tables.portions, version / FILE, SPEAKERS.names, Proved(version))
+    return partial(tables.row_groups, version / FILE, SPEAKERS.names, Proved(version))
 
 
 def voices_of(rows: pa.Table) -> UInt64s:

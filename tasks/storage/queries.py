@@ -11,11 +11,10 @@ import atexit
 import resource
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -89,17 +88,10 @@ def divided(memory: str, divisor: int) -> str:
     return f"{float(number) / divisor:.15g}{memory.removeprefix(number).strip()}"
 
 
-class _Idle(NamedTuple):
-    """An empty database that a later `tables` with the same `limits` takes."""
-
-    limits: tuple[str, Path]  # its memory, and the folder that its own is made in
-    folder: Path  # of its temporary files; missing while it is idle
-    database: DuckDBPyConnection
-
-
-#: To open a database takes 20 ms, for its catalogue of functions; to empty one takes 1 ms.
-_idle: list[_Idle] = []
-_taking = threading.Lock()  # the explorer and reports ask from several threads
+Limits = tuple[str, Path]  # memory, and where the folder for temporary files is made
+#: To open a database takes 20 ms, for its catalogue of functions; to empty one takes 1 ms. An empty
+#: one, and the folder of its temporary files, which is missing meanwhile, for later `tables`.
+_idle: dict[Limits, tuple[DuckDBPyConnection, Path]] = {}
 MOST_IDLE = 4
 LITTLE = 1 << 16  # KiB by which the use of one that is kept raised the peak of the process
 
@@ -107,8 +99,9 @@ LITTLE = 1 << 16  # KiB by which the use of one that is kept raised the peak of 
 @atexit.register
 def _close_idle() -> None:
     """DuckDB's binding prints fifty lines about what is open when the process ends."""
-    while _idle:
-        _idle.pop().database.close()
+    with suppress(KeyError):  # another thread may take the last one
+        while _idle:
+            _idle.popitem()[1][0].close()
 
 
 @contextmanager
@@ -126,15 +119,15 @@ def tables(
     parent = Path(tempfile.gettempdir()) if scratch is None else scratch
     parent.mkdir(parents=True, exist_ok=True)
     limits, files = (divided(memory, divisor), parent), [*readable]
-    one = (None if files else _taken(limits)) or _opened(limits, files)
+    one = database, folder = _opened(limits, files)
     reusable, peak = False, _peak()
     try:
-        one.database.execute("ATTACH ':memory:' AS corpus; USE corpus")
-        yield one.database
+        database.execute("ATTACH ':memory:' AS corpus; USE corpus")
+        yield database
         # What it keeps of other files may change; what has held much gives it back when it closes.
         if not files and _peak() - peak < LITTLE:
             with suppress(duckdb.Error):
-                one.database.execute("USE memory; DETACH corpus")
+                database.execute("USE memory; DETACH corpus")
                 reusable = True
     except (duckdb.OutOfMemoryException, duckdb.TransactionException, duckdb.IOException) as no:
         why = str(no).partition("\n")[0]
@@ -144,39 +137,32 @@ def tables(
         ) from None
     finally:
         if not reusable:
-            one.database.close()
-        shutil.rmtree(one.folder)
-        if reusable:
-            _idle.append(one)
-            while len(_idle) > MOST_IDLE:
-                _idle.pop(0).database.close()
+            database.close()
+        shutil.rmtree(folder)
+        if len(_idle) >= MOST_IDLE:
+            _close_idle()
+        # Several threads ask: each step is one operation of the dictionary.
+        if reusable and _idle.setdefault(limits, one) is not one:
+            database.close()
 
 
 def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _opened(limits: tuple[str, Path], readable: Iterable[Path]) -> _Idle:
+def _opened(limits: Limits, readable: Sequence[Path]) -> tuple[DuckDBPyConnection, Path]:
+    """A database and its folder: an idle one, if there is one whose folder can be made again."""
+    if not readable and (one := _idle.pop(limits, None)):
+        with suppress(OSError):
+            one[1].mkdir(0o700)
+            return one
+        one[0].close()
     folder = Path(tempfile.mkdtemp(dir=limits[1]))
     try:
-        return _Idle(limits, folder, connect(folder, readable, limits[0], threads=1))
+        return connect(folder, readable, limits[0], threads=1), folder
     except BaseException:
         folder.rmdir()
         raise
-
-
-def _taken(limits: tuple[str, Path]) -> _Idle | None:
-    """One that is idle; None if there is none, or its folder cannot be its own again."""
-    with _taking:
-        one = next((one for one in _idle if one.limits == limits), None)
-        if one is None:
-            return None
-        _idle.remove(one)
-    with suppress(OSError):
-        one.folder.mkdir(0o700)
-        return one
-    one.database.close()
-    return None
 
 
 @contextmanager

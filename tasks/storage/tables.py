@@ -214,21 +214,6 @@ def read(
     return pa.concat_tables(tables)
 
 
-def batches(
-    path: Path, columns: Sequence[str], rows: int = 65536, opened: Opened = arrow
-) -> Iterator[pa.RecordBatch]:
-    """Columns of a file, or of a folder of parts, in batches."""
-    for part in parts(path):
-        with opened(part) as source, pq.ParquetFile(source) as file:
-            yield from file.iter_batches(batch_size=rows, columns=list(columns))
-
-
-def portions(path: Path, columns: Sequence[str], opened: Opened = arrow) -> Iterator[pa.Table]:
-    """`batches` as tables, with the columns in this order."""
-    parts_of_table = batches(path, columns, opened=opened)
-    return (pa.Table.from_batches([batch]).select(columns) for batch in parts_of_table)
-
-
 def schema(path: Path) -> pa.Schema:
     with arrow(parts(path)[0]) as file:
         return pq.read_schema(file)
@@ -246,26 +231,21 @@ def row_groups(
     every: int = 1,
     **options: object,
 ) -> Iterator[pa.Table]:
-    """A table, or these columns, one row group at a time; only each `every`th."""
+    """A table, or these columns in this order, one row group at a time; only each `every`th."""
     wanted = None if columns is None else list(columns)
     for part in parts(path):
         with opened(part) as file, pq.ParquetFile(file, **options) as table:
             for number in range(0, table.num_row_groups, every):
-                yield table.read_row_group(number, columns=wanted)
+                rows = table.read_row_group(number, columns=wanted)
+                yield rows if wanted is None else rows.select(wanted)
 
 
 def rows(path: Path, numbers: Int64s) -> pa.Table:
     """Rows of a table by their sorted numbers; reads the row groups that have some of them."""
-    taken, first = [schema(path).empty_table()], 0
-    for part in parts(path):
-        with arrow(part) as file, pq.ParquetFile(file) as table:
-            for number in range(table.num_row_groups):
-                last = first + table.metadata.row_group(number).num_rows
-                inside = numbers[(first <= numbers) & (numbers < last)] - first
-                if len(inside):
-                    taken.append(table.read_row_group(number).take(pa.array(inside)))
-                first = last
-    return pa.concat_tables(taken)
+    columns = schema(path)
+    with Slices(path, columns.names) as slices:
+        taken = [slices.read(number, 1) for number in numbers.tolist()]
+    return pa.concat_tables([columns.empty_table(), *taken])
 
 
 class Slices(ExitStack):

@@ -156,8 +156,10 @@ def test_any_names_are_sorted_by_utterance_and_speaker(
         {"id": f"{dataset}-{stem}-{number:016x}", "dataset": dataset, "speaker": speaker}
         for number, (dataset, speaker, stem) in enumerate(clips)
     ]
-    plain = pa.Table.from_pylist(rows, schema=kaldi.SCHEMA)
-    named = kaldi.with_names(plain, kaldi.reserved_names([plain]))
+    plain = pa.Table.from_pylist(
+        rows, schema=pa.schema(dict.fromkeys(("id", "dataset", "speaker"), pa.string()))
+    )
+    named = kaldi.with_names(plain, kaldi.reserved_names(plain))
     pairs = sorted(zip(named["utterance"].to_pylist(), named["name"].to_pylist(), strict=True))
     assert len({utterance for utterance, _ in pairs}) == len(clips)
     assert [spk for spk, _ in groupby(pairs, lambda pair: pair[1])] == sorted(

@@ -164,8 +164,7 @@ def test_the_first_of_each_kind_come_first_and_surplus_ones_only_for_another_rea
     assert dict(clip_table.sections(made)) == {
         f"{DIFFERS}: cut": [0], f"{DIFFERS}: numbers": list(range(1, 1 + PER_KIND)),
     }  # fmt: skip
-    shown = clip_table.row_of(cut, {})
-    assert shown["whys"] == [("differs most: cut", "wer 0.5")]
+    assert clip_table.reasons(cut, {}) == [("differs most: cut", "wer 0.5")]
 
 
 @pytest.mark.full

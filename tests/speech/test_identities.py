@@ -161,9 +161,8 @@ def test_of_people_who_become_one_the_longest_keeps_the_name(tmp_path: Path) -> 
     # Who is published stays together, although the third left; a refit looks anew.
     path = tmp_path / "speakers.parquet"
     tables.write_parquet(path, [link(between, first, least)])
-    [published] = tables.batches(path, SPEAKERS.names)
-    joined = pa.Table.from_batches([published])
-    third = link(pa.Table.from_pylist(apart, schema=VOICES), joined, least)
+    [published] = tables.row_groups(path, SPEAKERS.names)
+    third = link(pa.Table.from_pylist(apart, schema=VOICES), published, least)
     assert set(names(third).values()) == {names(first)["r20#1"]}
     anew = link(pa.Table.from_pylist(apart, schema=VOICES), third, least, refit=True)
     assert names(anew)["r20#1"] == names(first)["r20#1"]

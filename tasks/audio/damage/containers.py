@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import BinaryIO
 
 from ...recording.container import undisturbed
@@ -43,6 +44,14 @@ def _of_index(file: BinaryIO, size: int, track: int) -> list[Span]:
                 if sounds == track + 1:
                     return [(a / ticks, b / ticks) for a, b in _empty(file, begin, close)]
     return []
+
+
+@undisturbed
+def is_joined(file: BinaryIO, size: int) -> bool:
+    """Whether another MP4 with its own index follows the first: FFmpeg reads only one index.
+    Fragments have their index beside them, and are read."""
+    kinds = takewhile(lambda kind: kind != b"moof", (box[0] for box in _boxes(file, 0, size)))
+    return sum(kind == b"moov" for kind in kinds) > 1
 
 
 def _boxes(file: BinaryIO, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:

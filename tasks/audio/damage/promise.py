@@ -335,28 +335,3 @@ def _nut(file: BinaryIO, size: int) -> int | None:
             break
     end = start + place + width + (4 if length > _LONG_PACKET else 0) + length
     return end if end <= size else None
-
-
-# Top-level boxes of an MP4 (ISO/IEC 14496-12, 4.2): two files joined into one.
-
-MOST_BOXES = 10_000
-
-
-@undisturbed
-def is_joined(file: BinaryIO, size: int) -> bool:
-    """Whether another file with its own index follows the first: FFmpeg reads only one index.
-    Fragments have their index beside them, and are read."""
-    offset, indexes = 0, 0
-    for _ in range(MOST_BOXES):
-        file.seek(offset)
-        head = file.read(16)
-        if len(head) < 16:
-            break
-        length, name = struct.unpack(">I4s", head[:8])
-        if length == 1:
-            length = int.from_bytes(head[8:], "big")
-        if name == b"moof" or length < 8 or offset + length > size:
-            break
-        indexes += name == b"moov"
-        offset += length
-    return indexes > 1

@@ -167,8 +167,6 @@ def _script(text: str) -> str:
     return "CJK" if script in ("HIRAGANA", "KATAKANA") else script
 
 
-NAME = 600  # characters shown of a name
-TEXT = 8000  # characters shown of a text; no clip that fits into the file has more
 LARGEST = 10  # a clip may take one LARGEST-th of the room for all clips,
 LEAST = 60.0  # but may always have this length, s
 
@@ -187,9 +185,9 @@ KINDS = {
 }
 
 
-def embed(job: Job, chosen: Sequence[Sample], rows: Sequence[JsonObject], room: int) -> int:
-    """Set each row's `media`, with at most `room` bytes in all. Returns the number of clips without
-    room.
+def embed(job: Job, chosen: Sequence[Sample], room: int) -> int:
+    """Set each sample's `media`, with at most `room` bytes in all. Returns the number of clips
+    without room.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.
@@ -204,41 +202,22 @@ def embed(job: Job, chosen: Sequence[Sample], rows: Sequence[JsonObject], room: 
     for _, index in sorted(places):
         sample = chosen[index]
         fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
-        media = maker.make(sample) if fits else clips.Media(why=number_words.NO_ROOM)
-        if media.size > room:
-            media = clips.Media(why=number_words.NO_ROOM)
-        room -= media.size
-        left_out += media.why == number_words.NO_ROOM
-        rows[index]["media"] = media
+        sample.media = maker.make(sample) if fits else clips.Media(why=number_words.NO_ROOM)
+        if sample.media.size > room:
+            sample.media = clips.Media(why=number_words.NO_ROOM)
+        room -= sample.media.size
+        left_out += sample.media.why == number_words.NO_ROOM
     return left_out
 
 
-def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> JsonObject:
-    """The row of a sample in the table of clips, with texts shortened and masked; `about`: (unit,
-    meaning) of measures."""
-    row = sample.row
-    names = dict.fromkeys((*measure_charts.FIRST, *(name for name, _ in CERTAINTY)))
-    return {
-        "kept": sample.kept,
-        "reason": sample.name,
-        "whys": [(KINDS[why.kind], limit_text(why, sample, about)) for why in _once(sample.whys)],
-        "file": _shown(row["source_path"], NAME),
-        "detail": _shown(row["detail"], NAME),
-        "start": row["start"],
-        "end": row["end"],
-        "language": row["language"],
-        "value": row["value"],
-        "threshold": row["threshold"],
-        "text": _shown(sample.text, TEXT),
-        "source": sample.text_source,
-        "heard": _shown(sample.heard, TEXT) if sample.heard != sample.text else None,
-        "reference": _shown(sample.reference, TEXT) if sample.reference != sample.text else None,
-        "measures": [
-            (name, number_words.number(sample.measures[name]))
-            for name in names
-            if name in sample.measures
-        ],
-    }
+#: Measures that are shown of a clip, in this order.
+SHOWN = (*dict.fromkeys((*measure_charts.FIRST, *(name for name, _ in CERTAINTY))),)
+
+
+def reasons(sample: Sample, about: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """Why a sample is shown: kinds, each with its value and limit. `about`: (unit, meaning) of
+    measures."""
+    return [(KINDS[why.kind], limit_text(why, sample, about)) for why in _once(sample.whys)]
 
 
 def _once(whys: Sequence[Why]) -> list[Why]:
@@ -291,9 +270,7 @@ def groups(counts: Summary, chosen: Sequence[Sample]) -> list[JsonObject]:
     ]
 
 
-def _shown(text: str | None, most: int) -> str | None:
-    """A text from outside uttermill on one line, masked and shortened."""
-    if text is None:
-        return None
-    shown = masking.sentence(text)
-    return shown if len(shown) <= most else f"{shown[:most]} … ({len(shown):,} characters)"
+def shown(text: str | None, most: int) -> str:
+    """A text from outside uttermill on one line, masked and shortened; empty if there is none."""
+    line = masking.sentence(text or "")
+    return line if len(line) <= most else f"{line[:most]} … ({len(line):,} characters)"

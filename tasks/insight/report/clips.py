@@ -65,6 +65,7 @@ class Sample:
     measures: dict[str, float] = field(default_factory=dict)
     pcm: EnhancedRow | None = None
     muted: str | None = None  # where words are silenced
+    media: Media | None = None
 
     @property
     def kept(self) -> bool:

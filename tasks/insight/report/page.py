@@ -76,7 +76,6 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     chosen = clip_table.first(chosen)
     meanings = reason_meanings.meanings(job, request.counts["reasons"])
     steps = ledger_facts.funnel(request.counts, meanings)
-    rows = [clip_table.row_of(sample, about) for sample in chosen]
     sums, failed = ledger.sums(), list[Broken]()
     if request.counts["recordings"]["failed"]:
         failed = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
@@ -96,20 +95,22 @@ def build(request: Request, limit: int = BYTES) -> bytes:
         "agreeing": measure_charts.of_agreement(columns),
         "frequent": frequent,
         "settings": masking.text(request.settings)[:SETTINGS],
-        "rows": rows,
+        "clips": chosen,
+        "clip_table": clip_table,
+        "about": about,
         "reasons": clip_table.groups(request.counts, chosen),
         "work": worker_time.page_data(request.metrics),
         "kilobits": clips.BIT_RATE // 1000,
         "megabytes": BYTES // 1_000_000,
-        "left_out": len(rows),
+        "left_out": len(chosen),
     }
     if version and context["dialogues"]:
         turns = tables.row_groups(version / UTTERANCES_FILE, ("turns",))
         context["silent_backchannels"] = composition.silent_backchannels(turns)
-    for row in rows:  # placeholders with the length of a player without its data
-        row["media"] = clips.Media(why="-" * PLAYER)
+    for sample in chosen:  # placeholders with the length of a player without its data
+        sample.media = clips.Media(why="-" * PLAYER)
     bare = _render(context)
-    context["left_out"] = clip_table.embed(job, chosen, rows, limit - len(bare) - 1)
+    context["left_out"] = clip_table.embed(job, chosen, limit - len(bare) - 1)
     return _render(context)
 
 

@@ -90,7 +90,7 @@ def published(version: Path | None) -> SplitTable:
     RunError if the file is damaged."""
     if version is None or not storage.exists(version / FILE):
         return lambda columns: [SPLITS.empty_table().select(columns)]
-    return partial(tables.portions, version / FILE, opened=Proved(version))
+    return partial(tables.row_groups, version / FILE, opened=Proved(version))
 
 
 def assign(

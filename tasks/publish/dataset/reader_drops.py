@@ -1,7 +1,7 @@
 """Counts the clips that the usual readers of a version's formats would drop, and names a remedy.
 
-Reads columns of `utterances.parquet` a batch at a time, so memory does not grow with the version.
-Each warning names a setting of uttermill and one of the trainer.
+Reads columns of `utterances.parquet` a row group at a time, so that memory does not grow with the
+version. Each warning names a setting of uttermill and one of the trainer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ...plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from ...settings import Plugin
 from ...storage import tables
 
-BATCH = 65536  # rows
 COLUMNS = ("split", "text", "num_samples", "sample_rate", "language")
 #: Settings of segmenters that make clips shorter, and longer.
 SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
@@ -82,7 +81,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
     if not limits:
         return {}
     counts: dict[tuple[str, str], Int64s] = {}
-    for batch in tables.batches(version / UTTERANCES_FILE, COLUMNS, BATCH):
+    for batch in tables.row_groups(version / UTTERANCES_FILE, COLUMNS):
         values = measures(batch)
         splits = batch["split"].to_numpy(zero_copy_only=False)
         languages = pc.unique(batch["language"]).to_pylist()
@@ -107,7 +106,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
     return dict(sorted(counts.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
 
 
-def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
+def measures(batch: pa.Table) -> dict[str, Float64s]:
     """Every `Measure` of the rows; float64 [rows]."""
     text = pc.utf8_trim_whitespace(pc.fill_null(batch["text"], ""))
     characters = pc.utf8_length(text).to_numpy(zero_copy_only=False).astype(np.float64)

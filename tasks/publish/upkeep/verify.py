@@ -119,7 +119,7 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
         columns = leaks.columns(tables.schema(version / UTTERANCES_FILE).names)
         faults += split_faults(
             lambda: tables.row_groups(version / UTTERANCES_FILE, columns),
-            partial(tables.portions, version / splits.FILE),
+            partial(tables.row_groups, version / splits.FILE),
             described["settings"]["package"].get("disjoint"),
             leaks.linked(version, columns),
         )

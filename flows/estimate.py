@@ -41,13 +41,7 @@ from .settings import PrepareSettings, SampleSettings
 AT_ONCE = 16  # shards whose results one call returns
 
 
-@flow(
-    name="estimate",
-    persist_result=False,
-    on_failure=[live_artifacts.summarise],
-    on_crashed=[live_artifacts.summarise],
-    on_cancellation=[live_artifacts.summarise],
-)
+@flow(name="estimate", persist_result=False, **live_artifacts.SUMMARISED)
 @takes(
     PrepareSettings,
     SampleSettings,
@@ -77,11 +71,11 @@ def estimate(**parameters: Any) -> JsonObject:
         observer = TaskRunObserver(threaded)
         with opened(threaded, settings.cluster, measured, run.folder, observer) as executor:
             result, costs = run_sample(threaded, executor, observer, wanted)
-        result["run"] = run.folder.name
-        result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
-        estimates.keep(job, run.folder, result, costs)
-        result["estimate"] = str(run.place / estimates.NAME)
-        live_artifacts.note(artifact_text.forecast(result))
+            result["run"] = run.folder.name
+            result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
+            estimates.keep(job, run.folder, result, costs)
+            result["estimate"] = str(run.place / estimates.NAME)
+            observer.text = artifact_text.forecast(result)
     return result
 
 

@@ -23,13 +23,7 @@ from .server import history, live_artifacts, server
 from .settings import PrepareSettings
 
 
-@flow(
-    name="prepare",
-    persist_result=False,
-    on_failure=[live_artifacts.summarise],
-    on_crashed=[live_artifacts.summarise],
-    on_cancellation=[live_artifacts.summarise],
-)
+@flow(name="prepare", persist_result=False, **live_artifacts.SUMMARISED)
 @takes(
     PrepareSettings,
     history="Where `uttermill run` records itself; a flow run that Prefect started is recorded "
@@ -48,8 +42,7 @@ def prepare(**parameters: Any) -> JsonObject:
     with execute.opened(settings, waits) as run:
         record(run.job, "prepare", run.run.place)
         try:
-            with live_artifacts.live(run.job.out) as live:
-                return run.work(TaskRunObserver, live)
+            return run.work(TaskRunObserver)
         finally:  # while it holds OUT, whose next run takes runs without a noted end for dead
             if execute.current.get() is None:  # else the command waits for Prefect's records first
                 run_folder.close_prefect_note(run.run.place)

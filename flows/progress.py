@@ -24,6 +24,7 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
+from ..tasks.base.json_types import JsonObject
 from ..tasks.base.logs import log
 from ..tasks.runs.executor import Observer, Sharded
 from .formatting import clock, hours, speed_of
@@ -216,6 +217,9 @@ class Progress(Observer):
     def sharded(self, sharding: Sharded) -> None:
         if self._folder is not None:
             ledger_items.write_skipped(self._folder, sharding.skipped)
+
+    def conclude(self, result: JsonObject, report: Path) -> None:
+        """The run has ended well; `result`: of `run --json`."""
 
     def standing(self) -> list[Standing]:
         with self._lock:

@@ -83,7 +83,7 @@ def _in_words(differences: list[Change]) -> str:
     return masking.text(", ".join([*named, *([f"and {more} more"] if more else [])]))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Served:
     """What was started. `open` is the UI's address that signs a browser in; `auth`, the password of
     the API, is None for a server configured by the user."""
@@ -132,14 +132,10 @@ def serve(
     zone = schedule.timezone if schedule else None
     runs = storage.place(settings.out) / "runs"
     with prometheus.serving(runs, metrics) as metrics_url, _api() as (ui, opened, auth):
-        started = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
-        started = replace(started, metrics=metrics_url, alerts=alert is not None)
-
-        def announce(paused: bool) -> None:
-            ready(replace(started, paused=paused and cron is not None))
-
+        started = Served(f"prepare/{name}", ui, opened, auth, cron, zone, metrics=metrics_url)
+        started.alerts = alert is not None
         flow = guarded(policy, served)
-        asyncio.run(_serve(flow, parameters, name, schedule, alert, announce))
+        asyncio.run(_serve(flow, parameters, name, schedule, alert, started, ready))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
 
@@ -271,9 +267,10 @@ async def _serve(
     name: str,
     schedule: Schedule | None,
     alert: str | None,
-    ready: Callable[[bool], None],
+    served: Served,
+    ready: Callable[[Served], None],
 ) -> None:
-    """Calls `ready` with whether a person has paused the schedule."""
+    """Notes in `served` whether a person has paused the schedule, and calls `ready`."""
     from httpx import HTTPError
     from prefect.exceptions import PrefectException
     from prefect.runner import Runner
@@ -299,7 +296,8 @@ async def _serve(
         )
         lighten(flow)
         await stored.set_alert(deployment, name, alert)
-        await _until_stopped(runner, partial(ready, any(former)))
+        served.paused = schedule is not None and any(former)
+        await _until_stopped(runner, partial(ready, served))
         with suppress(PrefectException, HTTPError):  # a server that is gone plans nothing
             await stored.pause_unserved(deployment)
 

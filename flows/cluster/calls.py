@@ -284,7 +284,7 @@ class Dispatcher:
                     raise NotBegun("not started: another shard failed first")
                 next_one = alone or self._is_next(kind, place)
                 # Without the lock, as the scheduler may be asked.
-                live = self._cluster.live(kind) if next_one and not self._lacks(kind) else 0
+                live = self._live(kind) if next_one else 0
                 with self._state:
                     room = self._running[kind] < live
                     if room and (alone or self._is_next(kind, place)):
@@ -296,12 +296,12 @@ class Dispatcher:
                 self._waiting[kind].remove(place)
                 self._state.notify_all()
 
-    def _lacks(self, kind: str) -> bool:
-        """Whether there is no worker of a kind; RunError, for all other calls too, if none comes.
-        Dask's scheduler, which others may have started, would wait as long as its own settings say,
-        and say nothing."""
+    def _live(self, kind: str) -> int:
+        """Workers of a kind; RunError, for all other calls too, if none comes. Dask's scheduler,
+        which others may have started, would wait as long as its own settings say, and say
+        nothing."""
         try:
-            return bool(self._cluster.lacks(kind))
+            return int(self._cluster.live(kind))
         except RunError as error:
             self._no_worker = error
             raise
@@ -328,7 +328,7 @@ class Dispatcher:
             while (remaining := until - time.monotonic()) > 0:
                 if ended.wait(min(remaining, LOOK_SECONDS)) or future.done():
                     return future.result()
-                self._lacks(kind)  # a call whose worker died may be kept by the scheduler
+                self._live(kind)  # a call whose worker died may be kept by the scheduler
         except KilledWorker as death:
             raise WorkerLost("its worker died", death.last_worker.address) from None
         except MemoryError as error:

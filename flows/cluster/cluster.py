@@ -128,20 +128,17 @@ class Cluster:
         if self.settings.kind == "local":
             return self._fleet.count(kind)
         asked = (self.settings.most_workers or 0) if kind == CPU else 0
-        return max(1, asked, self.live(kind))
+        return max(1, asked, len(self._connected().there(kind)))
 
     @property
     def size(self) -> int:
         return sum(map(self.count, self.kinds))
 
     def live(self, kind: str) -> int:
-        return len(self._connected().there(kind))
-
-    def lacks(self, kind: str) -> bool:
-        """Whether no worker of a kind may work now; see `Workers.lacking`. True while the workers
-        start, so that who waits for one can be interrupted."""
+        """How many workers of a kind may work now; see `Workers.count`. 0 while the workers start,
+        so that who waits for one can be interrupted."""
         self.start()
-        return not self._start_over.wait(LOOK_S) or self._connected().lacking(kind)
+        return self._connected().count(kind) if self._start_over.wait(LOOK_S) else 0
 
     def await_all(self) -> int:
         """Wait until as many workers have joined, refused ones included, as the settings ask for,

@@ -291,13 +291,12 @@ class ClusterSettings(StageSettings):
 
     def check(self) -> None:
         """Raises ConfigError if the settings name something that does not exist."""
-        if self.dashboard and find_spec("bokeh") is None:
-            raise ConfigError("cluster.dashboard needs bokeh: pip install bokeh, or turn it off")
-        if self.performance_report and find_spec("bokeh") is None:
-            raise ConfigError(
-                "cluster.performance_report needs bokeh: pip install 'uttermill[dask-report]', or "
-                "turn it off"
-            )
+        for name in ("dashboard", "performance_report"):
+            if getattr(self, name) and find_spec("bokeh") is None:
+                raise ConfigError(
+                    f"cluster.{name} needs bokeh: pip install 'uttermill[dask-report]', or turn it "
+                    "off"
+                )
         if self.kind == "class":
             cluster_class(self.class_name)
         check_devices(self.gpus)

@@ -126,24 +126,24 @@ class Workers:
             self._read_at = -inf
 
     def wait(self, ended: threading.Event) -> None:
-        """Wait until one of the workers may work for this run; RunError as of `lacking`, or when
-        the wait is `ended`."""
-        while self.lacking():
+        """Wait until one of the workers may work for this run; RunError as of `count`, or when the
+        wait is `ended`."""
+        while not self.count():
             if ended.is_set():
                 raise RunError("the cluster of this run is closed")
             ended.wait(LOOK_S)
             self.forget()
 
-    def lacking(self, kind: str | None = None) -> bool:
-        """Whether no worker, or none of a kind, may work now, which the log says now and then.
-        RunError when the scheduler is lost, when all that answer are refused at the start, or when
-        none has come within `patience`."""
+    def count(self, kind: str | None = None) -> int:
+        """How many workers, or workers of a kind, may work now; of none, the log says so now and
+        then. RunError when the scheduler is lost, when all that answer are refused at the start, or
+        when none has come within `patience`."""
         self._look()
         with self._counting:
-            if self.there(kind) if kind else self._may:
+            if count := len(self.there(kind) if kind else self._may):
                 self._lacked.pop(kind, None)
                 self._worked = True
-                return False
+                return count
             if self._client.status != "running":
                 raise lost_scheduler()
             if error := self._patience.fault():
@@ -153,7 +153,7 @@ class Workers:
                 if admission.refused(workers) and admission.asked_all(workers):
                     self._refuse()
             self._tell(kind)
-            return True
+            return 0
 
     def _tell(self, kind: str | None) -> None:
         """Log that there is no worker, and until when one is waited for; RunError after that."""

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 
-import duckdb
 import numpy as np
 import pyarrow.compute as pc
 
@@ -18,15 +17,15 @@ from ...tasks.audio.channels import Listened
 from ...tasks.base.arrays import RATE, Int16s
 from ...tasks.base.errors import CorruptManifest, ItemError
 from ...tasks.base.json_types import JsonObject
-from ...tasks.base.schema import UTTERANCES_FILE
 from ...tasks.plugins.annotation_kinds import Array, Events
 from ...tasks.publish.published import samples_of
 from ...tasks.recording import Locator
 from ...tasks.shard_store import annotated, blobs, hidden, manifest
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.speech import silero
+from ...tasks.storage.queries import identifier
 from .corpus import Corpus, Gone, Items
-from .loading import first_line, parquet_glob
+from .loading import PLACE
 from .query import Parameters
 
 LONGEST = 600.0  # s of a source in one response
@@ -66,7 +65,9 @@ def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
 def row(corpus: Corpus, items: Items, item: int) -> JsonObject:
     """A row of the table; Gone if there is none."""
     rows = corpus.rows(
-        f"SELECT * EXCLUDE (searched, spoken) FROM {items.name} WHERE item = ?", [item]
+        f"SELECT * EXCLUDE (searched, spoken, {', '.join(map(identifier, PLACE))}) "
+        f"FROM {items.name} WHERE item = ?",
+        [item],
     )
     if not rows:
         raise Gone(f"version {items.number} has no item {item}")
@@ -143,7 +144,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
     clip_row = row(corpus, items, item)
     start, end, rate = bounds(clip_row)
     if not more:
-        if clip_row["outcome"] == "packaged" and (ready := _tar(corpus, items, clip_row["id"])):
+        if clip_row["outcome"] == "packaged" and (ready := _tar(corpus, items, item)):
             return ready
         stored = corpus.utterance(clip_row["recording"], clip_row["id"])
         if stored is not None:
@@ -206,20 +207,13 @@ def span(
     return hidden.silenced(pcm, hidden.muted_places(hit, rate, len(pcm))), rate
 
 
-def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:
+def _tar(corpus: Corpus, items: Items, item: int) -> tuple[Int16s, int] | None:
     """The clip from the version's own tar."""
     version = corpus.place(items.number)
-    table = storage.store_of(version).mounted(version / UTTERANCES_FILE)
-    if table is None or (corpus.read_only and not table.exists()):
+    if storage.store_of(version).mounted(version) is None:
         return None
-    try:
-        rows = corpus.rows(
-            'SELECT shard::VARCHAR AS shard, "offset"::BIGINT AS "offset" '
-            'FROM read_parquet(?, union_by_name=true) WHERE id::VARCHAR = ? AND "offset" >= 0',
-            [parquet_glob(table), key],
-        )
-    except duckdb.Error as error:  # the version was removed meanwhile, or names no tars
-        raise Gone(f"version {items.number} cannot be read any more: {first_line(error)}") from None
+    place = f'shard, "offset"::BIGINT AS "offset" FROM {items.name}'
+    rows = corpus.rows(f'SELECT {place} WHERE item = ? AND "offset" >= 0', [item])
     return samples_of(version, rows[0]) if rows else None
 
 

@@ -30,12 +30,11 @@ SEARCHED = (
     "id, source_path, speaker, text, CASE WHEN hypothesis IS DISTINCT FROM text THEN hypothesis END"
 )
 HIDDEN = ("item", "searched", "spoken")  # columns that the page does not show
+PLACE = ("shard", "offset")  # the same, of a clip's tar and its place there
 TEXT, NUMBER = "VARCHAR", "DOUBLE"
 LABEL = "label."  # prefix of the columns of sources' labels
 MOST_LABELS = 20  # names, the most frequent ones
-SKIPPED = frozenset(
-    {"offset", "sha256", "generation", "shard", "blob", "word_times", "heard", "turns"}
-)
+SKIPPED = frozenset({"sha256", "generation", "blob", "word_times", "heard", "turns"})
 LONGEST = 65_536  # characters shown of a text
 LABELS = "MAP(VARCHAR, VARCHAR)"  # DuckDB's type of the column `labels`
 LARGEST = "1e300"  # larger numbers, which may have no finite sum or difference, are shown as null
@@ -100,7 +99,7 @@ def load(
         if not column.startswith(LABEL)
         else Column("text", "", f"the source's label `{column.removeprefix(LABEL)}`; null: none")
         for column, kind, *_ in cursor.execute(f"DESCRIBE {name}").fetchall()
-        if column not in HIDDEN
+        if column not in HIDDEN + PLACE
     }
 
 
@@ -270,9 +269,9 @@ def parquet_glob(path: Path) -> str:
 def _select(views: Mapping[str, Types], ledger: str) -> str:
     u, d = views.get("utterances", {}), views.get("facts", {})
     joins = [f"FROM ({ledger}) l"]
-    expressions: dict[str, list[str]] = {name: [] for name in FIRST}
+    expressions: dict[str, list[str]] = {name: [] for name in FIRST + PLACE}
     kinds: dict[str, str] = {}
-    taken = {_compared(name) for name in (*HIDDEN, *FIRST)}
+    taken = {_compared(name) for name in (*HIDDEN, *FIRST, *PLACE)}
 
     def add(name: str, kind: str, expression: str) -> None:
         """Add a further expression for a column's value; of another type, it is another column."""

@@ -133,16 +133,9 @@ def rows(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         f"SELECT count(*) AS total, coalesce(sum(seconds), 0) / 3600 AS hours {where}",
         chosen.values,
     )[0]
-    # First choose the items of the page by their sort keys alone; then read all their columns.
     by = order(items.columns, single.get("sort"))
-    ordered = corpus.rows(f"SELECT item {where} ORDER BY {by} {page(single)}", chosen.values)
-    places = [row["item"] for row in ordered]
-    unordered = corpus.rows(
-        f"SELECT item, {items.listed} FROM {items.name} WHERE item IN "
-        f"({', '.join(map(str, places)) or 'NULL'})"
-    )
-    by_item = {row["item"]: row for row in unordered}
-    return {"rows": [by_item[item] for item in places], **whole}
+    shown = f"SELECT item, {items.listed} {where} ORDER BY {by} {page(single)}"
+    return {"rows": corpus.rows(shown, chosen.values), **whole}
 
 
 _SUMS = {

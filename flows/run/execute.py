@@ -44,7 +44,6 @@ from . import estimates, ledger_items, metrics, plans, prometheus, report, run_f
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do avoids
     from ..cluster.cluster import Cluster
     from ..progress import Progress
-    from ..server.live_artifacts import RunBoard
     from .cluster_executor import ClusterExecutor
 
 #: Audio that is packaged without workers, s: starting them takes longer.
@@ -84,7 +83,7 @@ class Body:
             finally:
                 if (sharded := self._begun.sharded) is not None:
                     ledger_items.write_skipped(folder, sharded.skipped)
-        return self._finished(ended, measured, NO_LOSSES, None)
+        return self._finished(ended, measured, NO_LOSSES)
 
     def start_workers(self) -> None:
         from .cluster_executor import cluster_of
@@ -93,11 +92,8 @@ class Body:
         self._open.callback(cluster.close)
         cluster.start()
 
-    def work(self, shown: MakeProgress, live: RunBoard | None = None) -> JsonObject:
-        """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`.
-
-        `live` shows the run in Prefect.
-        """
+    def work(self, shown: MakeProgress) -> JsonObject:
+        """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`."""
         from .cluster_executor import opened as opened_cluster
 
         folder, job = self.run.folder, worker_counts.with_threads(self.job, self.settings.cluster)
@@ -105,20 +101,19 @@ class Body:
         given = (job, self.settings.cluster, measured, folder, progress, self._cluster)
         with opened_cluster(*given) as executor:
             with metrics.recorded(folder, measured):
-                if live is not None:
-                    live.watch(progress)
                 ended = pipeline.run(job, executor, progress, self._begun)
             losses = vars(executor.dispatcher.losses)
             if any(losses.values()):
                 pipeline.sweep(self.job.out)  # files that a worker was writing when it died
-            return self._finished(ended, measured, losses, live, progress.task_runs, executor)
+            result = self._finished(ended, measured, losses, progress.task_runs, executor)
+            progress.conclude(result, self.run.place / report.NAME)
+            return result
 
     def _finished(
         self,
         ended: pipeline.Run,
         measured: metrics.Metrics,
         losses: dict[str, int],
-        live: RunBoard | None,
         task_runs: int = 0,
         executor: ClusterExecutor | None = None,
     ) -> JsonObject:
@@ -132,8 +127,6 @@ class Body:
         self.run.finish(result)
         prometheus.write_result(self.run.place.parent, self.run.folder, result)
         report.of_run(self.job, self.run.folder, result["new_version"], executor)
-        if live is not None:
-            live.finish(result, self.run.place / report.NAME)
         return result
 
 

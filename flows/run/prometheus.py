@@ -53,26 +53,25 @@ Sample = tuple[str, Mapping[str, str], float]
 def write_result(runs: Path, folder: Path, result: JsonObject) -> None:
     """Write the file into OUT/runs after a run that ended well. `result`: of `run --json`;
     `folder`: the run's, with metrics.parquet. A failure does not fail the run."""
+    now, published = time.time(), f"{VERSION}published_timestamp_seconds"
     with _spared(runs):
-        text = of_result(result, folder, read(runs), time.time())
-        storage.write_atomic(runs / NAME, text.encode())
+        samples = [*_of_calls(folder), *_counts(result, now)]
+        if result["new_version"]:
+            samples.append((published, {}, now))
+        _write(runs, samples, "" if result["new_version"] else published)
 
 
 def write_failure(runs: Path) -> None:
     with _spared(runs):
         now = time.time()
-        samples: list[Sample] = [(f"{RUN}success", {}, 0), (f"{RUN}end_timestamp_seconds", {}, now)]
-        text = _text(samples, _lines(read(runs), VERSION))
-        storage.write_atomic(runs / NAME, text.encode())
+        _write(runs, [(f"{RUN}success", {}, 0), (f"{RUN}end_timestamp_seconds", {}, now)], VERSION)
 
 
-def of_result(result: JsonObject, folder: Path, former: str, now: float) -> str:
-    """The file; `former`: the one before; `now`: Unix time."""
-    samples = [*_of_calls(folder), *_counts(result, now)]
-    if result["new_version"]:
-        samples.append((f"{VERSION}published_timestamp_seconds", {}, now))
-        former = ""
-    return _text(samples, _lines(former, f"{VERSION}published_timestamp_seconds"))
+def _write(runs: Path, samples: Iterable[Sample], kept: str) -> None:
+    """`kept`: the beginning of the former file's lines that stay; "": none."""
+    former = read(runs).splitlines() if kept else []
+    text = _text(samples, [line for line in former if line.startswith(kept)])
+    storage.write_atomic(runs / NAME, text.encode())
 
 
 def read(runs: Path) -> str:
@@ -125,10 +124,6 @@ def _of_calls(folder: Path) -> Iterator[Sample]:
         if sums["audio_seconds"]:
             factor = sums["wall_seconds"] / sums["audio_seconds"]
             yield f"{RUN}real_time_factor", {"stage": stage}, factor
-
-
-def _lines(text: str, prefix: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith(prefix)]
 
 
 def _text(samples: Iterable[Sample], former: Iterable[str]) -> str:

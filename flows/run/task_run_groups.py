@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
+
+from prefect.utilities.urls import url_for
 
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import CorruptManifest
+from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
 from ...tasks.runs import prefect_tasks
 from ...tasks.runs.executor import Step
@@ -26,7 +29,7 @@ from ...tasks.stages.contract import PER_SHARD
 from ..cluster.calls import NotBegun
 from ..progress import Progress
 from ..server import history, live_artifacts
-from ..server.artifact_text import escaped, table
+from ..server.artifact_text import escaped, markdown, table
 
 #: In one flow run, each with three task runs: a Prefect server on SQLite records some 25 of them a
 #: second, and a person reads some hundred lines.
@@ -188,13 +191,38 @@ class _StageRun:
 
 
 class TaskRunObserver(Progress):
-    """The observer of a flow run: its steps are Prefect task runs."""
+    """The observer of a flow run: its steps are Prefect task runs, and an artifact shows how far it
+    is and in the end its result, as the board that it is."""
+
+    title = live_artifacts.ABOUT
 
     def __init__(self, job: Job, folder: Path | None = None) -> None:
         super().__init__(folder=folder)
+        self._out = job.out
+        self.text: str | None = None  # of the artifact in the end
         self._counting = threading.Lock()
         self._chosen_size = job.shard.hours is not None
         self._group_of: dict[str, TaskRunGroup] = {}  # of each shard, while grouped chains run
+
+    def __enter__(self) -> Self:
+        key, patience = live_artifacts.KEY, live_artifacts.RUN_CLOSE_SECONDS
+        self._open.enter_context(live_artifacts.Poster([self], key, patience))
+        return super().__enter__()
+
+    @property
+    def over(self) -> bool:
+        return self.text is not None
+
+    def news(self) -> str:
+        return self.text or self._markdown()
+
+    def conclude(self, result: JsonObject, report: Path) -> None:
+        self.text = self._markdown(result, report)
+
+    def _markdown(self, result: JsonObject | None = None, report: Path | None = None) -> str:
+        run, seconds = history.current_run(), time.monotonic() - self._began
+        link = url_for("flow-run", obj_id=run.id) if run else None
+        return markdown(self._out, seconds, self.standing(), result, report, link)
 
     def step(
         self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0

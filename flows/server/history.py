@@ -30,7 +30,7 @@ from prefect.events.worker import EventsWorker
 from prefect.flows import Flow
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-from prefect.states import Cancelled, Completed, Crashed
+from prefect.states import Completed, Crashed
 
 from ...tasks.base.json_types import JsonObject
 from ..run import run_folder
@@ -79,17 +79,13 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
         return 0, 0
     why = "The process of this run died; the next run of the same folder closed its record."
     with get_client(sync_client=True) as client:
-        tasks = _end_task_runs(client, dead, Crashed(message=why))
+        tasks = end_task_runs(client, dead, Crashed(message=why))
         running = {"id": {"any_": dead}, "state": {"type": {"any_": RUNNING_STATES}}}
         runs = {row["id"] for row in _all(client, "/flow_runs/filter", flow_runs=running)}
         runs.discard(str(me))
         for run in runs:
             client.set_flow_run_state(UUID(run), Crashed(message=why), force=True)
     return len(runs), tasks
-
-
-def cancel_task_runs(client: SyncPrefectClient, flow_run: UUID) -> None:
-    _end_task_runs(client, [str(flow_run)], Cancelled(message="The flow run was cancelled."))
 
 
 def drain(timeout: float) -> None:
@@ -129,10 +125,10 @@ def complete(flow_run_id: UUID) -> int:
     is killed loses the states of the last second, accepted but not yet written."""
     why = "The end of this task run was lost when Prefect's server ended; its flow run completed."
     with get_client(sync_client=True) as client:
-        return _end_task_runs(client, [str(flow_run_id)], Completed(message=why))
+        return end_task_runs(client, [str(flow_run_id)], Completed(message=why))
 
 
-def _end_task_runs(client: SyncPrefectClient, flow_runs: Sequence[str], state: State[Any]) -> int:
+def end_task_runs(client: SyncPrefectClient, flow_runs: Sequence[str], state: State[Any]) -> int:
     """Set the open task runs of these flow runs to a final state; returns how many."""
     still_open = _all(
         client,
@@ -201,7 +197,7 @@ def _vocabulary() -> frozenset[str]:
     return frozenset(word for words in lists for word in words)
 
 
-RECORD_SECONDS = 10.0  # that an API may take to write something
+RECORD_SECONDS = 10.0  # that an API may take to answer, or to write something
 LAST_SECONDS = 2.0  # of each last request to an API that does not
 
 
@@ -231,7 +227,7 @@ class Outcome(ExitStack):
                 self.error = error
                 raise
             finally:
-                if not answers(0.0 if self.error else self._patience) or not _records():
+                if not answers(0.0 if self.error else self._patience):
                     self.server_gone = True
                     self.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
                     if (context := FlowRunContext.get()) is not None:
@@ -243,33 +239,24 @@ class Outcome(ExitStack):
         return noted
 
 
-def answers(seconds: float = 0.0) -> bool:
-    until = time.monotonic() + seconds
+def answers(patience: float = 0.0) -> bool:
+    """Whether the API answers within `patience` seconds and, within a flow run, still writes to its
+    database, which may be locked, or away."""
+    run, until = current_run(), time.monotonic() + patience
     while True:
         try:
-            with one_try(seconds=2.0) as client:
-                client.request("GET", "/health")
-        except httpx.HTTPStatusError:
+            with one_try(RECORD_SECONDS) as client:
+                if run is None:
+                    client.request("GET", "/health")
+                else:  # it changes nothing
+                    client.request("PATCH", "/flow_runs/{id}", path_params={"id": run.id}, json={})
+        except httpx.HTTPStatusError:  # its last requests will say more
             return True
+        except httpx.TimeoutException:
+            return False
         except (httpx.HTTPError, OSError):
             if time.monotonic() >= until:
                 return False
             time.sleep(0.5)
         else:
             return True
-
-
-def _records() -> bool:
-    """Whether the API still writes to its database, which may be locked, or away: it changes
-    nothing of the flow run."""
-    run = current_run()
-    if run is None:
-        return True
-    try:
-        with one_try(RECORD_SECONDS) as client:
-            client.request("PATCH", "/flow_runs/{id}", path_params={"id": run.id}, json={})
-    except httpx.TimeoutException:
-        return False
-    except (httpx.HTTPError, OSError):  # its last requests will say more
-        return True
-    return True

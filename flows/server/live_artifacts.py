@@ -14,10 +14,9 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Protocol, Self
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 import httpx
@@ -27,13 +26,12 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.objects import State as PrefectState
 from prefect.flows import Flow
 from prefect.logging import get_run_logger
+from prefect.states import Cancelled
 from prefect.utilities.urls import url_for
 
-from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
-from ..progress import Progress
 from . import history
-from .artifact_text import DONE, failure, markdown
+from .artifact_text import DONE, failure
 from .history import current_run, one_try
 
 KEY = "uttermill-progress"  # Prefect's key of the artifact of the whole run
@@ -73,18 +71,6 @@ def artifact_of(client: SyncPrefectClient, run: UUID) -> tuple[UUID | None, str]
     return None, ""
 
 
-def note(text: str) -> None:
-    run = current_run()
-    if run is None:
-        return
-    try:
-        with one_try() as client:
-            artifact_id, _ = artifact_of(client, run.id)
-            post(client, run.id, artifact_id, text)
-    except Exception as error:  # any error: the run did its work
-        log.warning("the run's artifact in Prefect was not made: %s", error)
-
-
 def remark(sentence: str, level: int = logging.WARNING) -> None:
     get_run_logger().log(level, "%s", sentence)
 
@@ -103,13 +89,18 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
             if what == "was cancelled" and before.startswith(DONE):
                 return  # it had already finished
             if what == "was cancelled":
-                history.cancel_task_runs(client, flow_run.id)
+                ended = Cancelled(message="The flow run was cancelled.")
+                history.end_task_runs(client, [str(flow_run.id)], ended)
             error = getattr(state.data, "result", state.data)  # usually a record of the result
             error = error if isinstance(error, Exception) else state.message
             link = url_for("flow-run", obj_id=flow_run.id)
             post(client, flow_run.id, artifact_id, failure(what, error, before, link))
     except Exception as error:  # the server may be why the run ended
         log.warning("no summary was left in Prefect: %s", error)
+
+
+#: Arguments of Prefect's `flow` for those whose end `summarise` explains.
+SUMMARISED: Any = {f"on_{end}": [summarise] for end in ("failure", "crashed", "cancellation")}
 
 
 class Board(Protocol):
@@ -201,41 +192,3 @@ class Poster:
         if not self._failed:
             log.warning("an artifact of the run in Prefect was not updated: %s", error)
         self._failed = True
-
-
-class RunBoard:
-    """The artifact of the whole run: how far each stage is, in the end the result."""
-
-    title = ABOUT
-
-    def __init__(self, out: Path, link: str | None) -> None:
-        self._out, self._link = out, link
-        self._began = time.monotonic()
-        self._progress: Progress | None = None
-        self._last: tuple[JsonObject, Path | None] | None = None
-
-    def watch(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def finish(self, result: JsonObject, report: Path | None) -> None:
-        self._last = (result, report)
-
-    @property
-    def over(self) -> bool:
-        return self._last is not None
-
-    def news(self) -> str | None:
-        if self._progress is None:
-            return None
-        result, report = self._last or (None, None)
-        seconds = time.monotonic() - self._began
-        stages = self._progress.standing()
-        return markdown(self._out, seconds, stages, result, report, self._link)
-
-
-@contextmanager
-def live(out: Path) -> Iterator[RunBoard]:
-    run = current_run()
-    board = RunBoard(out, url_for("flow-run", obj_id=run.id) if run else None)
-    with Poster([board], KEY, RUN_CLOSE_SECONDS):
-        yield board

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -95,41 +95,6 @@ CAUSES = (
 )
 #: The last line of a traceback, which names the exception.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
-
-
-def spawned(
-    listener: socket.socket, url: str, auth: str, scheduling: bool, log: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    """A server that listens on a socket of this process; no command line shows its password `auth`.
-    In its own process group it gets no Ctrl-C: an interrupted run still has a server to record
-    that."""
-    on = "true" if scheduling else "false"
-    environment = {
-        **of_child(),
-        **ENVIRONMENT,
-        **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
-        "PREFECT_API_URL": url,
-        "PREFECT_SERVER_UI_API_URL": "/api",  # its own origin, by whatever name or port
-        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
-        "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
-        "PREFECT_SERVER_API_AUTH_STRING": auth,
-        "PREFECT_API_AUTH_STRING": auth,
-        "PREFECT_SERVER_API_HOST": "127.0.0.1",
-        "PREFECT_SERVER_API_PORT": str(listener.getsockname()[1]),
-    }
-    if home := os.environ.get("PREFECT_HOME"):  # which may be relative
-        environment["PREFECT_HOME"] = os.path.abspath(os.path.expanduser(home))
-    child = f"{__package__}._server_child"
-    return subprocess.Popen(
-        python("-m", child, str(listener.fileno())),
-        env=environment,
-        cwd="/",  # Alembic puts the current folder first on the import path
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        pass_fds=[listener.fileno()],
-        start_new_session=True,
-    )
 
 
 def exit_cause(process: subprocess.Popen[bytes]) -> str:
@@ -256,8 +221,36 @@ class LocalServer:
         self.lost = ""  # why it is gone for good; empty while it is not
 
     def _spawned(self) -> subprocess.Popen[bytes]:
+        """Its process, which listens on this one's socket; no command line shows its password. In
+        its own process group it gets no Ctrl-C: an interrupted run still has a server to record
+        that."""
         self._said = os.fstat(self._log.fileno()).st_size
-        return spawned(self._socket, self.url, self.auth, self._scheduling, self._log)
+        on = "true" if self._scheduling else "false"
+        environment = {
+            **of_child(),
+            **ENVIRONMENT,
+            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
+            "PREFECT_API_URL": self.url,
+            "PREFECT_SERVER_UI_API_URL": "/api",  # its own origin, by whatever name or port
+            "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": self.url.removesuffix("/api"),
+            "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+            "PREFECT_SERVER_API_AUTH_STRING": self.auth,
+            "PREFECT_API_AUTH_STRING": self.auth,
+            "PREFECT_SERVER_API_HOST": "127.0.0.1",
+            "PREFECT_SERVER_API_PORT": str(self.port),
+        }
+        if home := os.environ.get("PREFECT_HOME"):  # which may be relative
+            environment["PREFECT_HOME"] = os.path.abspath(os.path.expanduser(home))
+        return subprocess.Popen(
+            python("-m", f"{__package__}._server_child", str(self._socket.fileno())),
+            env=environment,
+            cwd="/",  # Alembic puts the current folder first on the import path
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[self._socket.fileno()],
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:

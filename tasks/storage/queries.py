@@ -34,6 +34,8 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
     "python_enable_replacements": False,  # names in SQL never mean variables of this process
+    # So many rows of a sorted table are chosen by their sort keys, before other columns are read.
+    "late_materialization_max_rows": 1000,
 }
 
 

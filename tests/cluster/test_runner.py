@@ -155,15 +155,12 @@ class FakeWorkers:
         self._pool = ThreadPoolExecutor(40)
 
     def live(self, kind: str) -> int:
-        return self.there.get(kind, 2)
-
-    def lacks(self, kind: str) -> bool:
-        if self.live(kind):
-            return False
+        if count := self.there.get(kind, 2):
+            return count
         if self.patience == 0:
             raise RunError("no worker is left")
         self.patience -= 1
-        return True
+        return 0
 
     def submit(self, function: Any, *args: Any, kind: str) -> Future[Any]:
         self.submitted += 1

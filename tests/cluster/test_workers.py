@@ -157,21 +157,21 @@ def test_workers_that_go_away_are_missed_aloud_and_waited_for(
     """As the only worker of a scheduler that others started."""
     client = Client(a={}, g={GPU: 1.0})
     view = Workers(client, patience=Patience(1800.0, 7.0, "raise cluster.wait_for_workers"))
-    assert not view.lacking(CPU)
+    assert view.count(CPU)
     gone = client.workers.pop("a")
     clock.s += workers.READ_S
     for _ in range(2000):
         clock.s += 0.1
-        assert view.lacking(CPU)
+        assert not view.count(CPU)
     client.workers["a"] = gone
     clock.s += workers.READ_S + 0.1
-    assert not view.lacking(CPU)
+    assert view.count(CPU)
     client.workers.clear()
     clock.s += workers.READ_S + 0.1
-    assert view.lacking(CPU), "its patience begins anew"
+    assert not view.count(CPU), "its patience begins anew"
     clock.s += 1801.0
     with pytest.raises(RunError, match=r"no worker is left, and none came within 30 min; finished"):
-        view.lacking(CPU)
+        view.count(CPU)
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert len(said) == 4, "after 7 s, then once a minute"
     assert said[0] == (
@@ -185,4 +185,4 @@ def test_a_lost_scheduler_ends_the_wait_for_workers() -> None:
     client = Client()
     client.status = "connecting"
     with pytest.raises(RunError, match="the connection to the Dask scheduler was lost"):
-        Workers(client).lacking(CPU)
+        Workers(client).count(CPU)

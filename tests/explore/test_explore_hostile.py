@@ -261,6 +261,7 @@ def test_a_tar_elsewhere_is_not_heard(
     client = client_of(out, tmp_path / "home")
     before = [client.get(f"/api/audio/{n}").content for n in range(2, 7)]
     rewritten(table_of(out, "utterances"), {"shard": pa.array([shard] * 5)})
+    client = client_of(out, tmp_path / "home2")
     opened, is_file = list[Path](), Path.is_file
 
     def asked(self: Path) -> bool:

@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
 #: Name, its package, and what uses it.
 PRIVATE = [
     ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/spawning.py"),
+    ("multiprocessing.context:SpawnProcess._Popen", "python", "flows/cluster/early.py"),
+    ("multiprocessing.process:BaseProcess._bootstrap", "python", "flows/cluster/early.py"),
     ("distributed:SpecCluster._start", "distributed", "flows/cluster/local.py"),
     ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/local.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),

@@ -317,7 +317,7 @@ def test_what_its_source_calls_unusable_is_named_before_the_run(
     corpus.make(tmp_path / "in", 2)
     rows = [{"number": n, "sentence": "some words"} for n in (0, 1)]
     listed = [{"audio": "in/r00.wav"}, *rows]
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in listed))
+    corpus.jsonl(tmp_path / "list.jsonl", listed)
     source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "a"}
     file = tmp_path / "settings.yaml"
     file.write_text(yaml.safe_dump({"sources": [source], "out": str(tmp_path / "out")}))
@@ -352,32 +352,6 @@ def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     assert "refusal" not in told(capsys, "plan", str(file))
     (file.parent / "in/z0.wav").write_bytes(b"this may be mended")
     assert "refusal" not in told(capsys, "plan", str(file))
-
-
-@pytest.mark.nightly
-def test_a_night_of_broken_files_is_told_before_it(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The plan named files whose headers cannot be read, and said that a version would be made; of
-    an OUT that recordings had once left it foresaw nothing at all."""
-    removed = ["--set", "package.max_removed_fraction=0.5"]
-    (file.parent / "in/r09.wav").unlink()
-    prepared(file, removed[1])
-    for number in range(3):
-        (file.parent / f"in/z{number}.wav").write_bytes(b"this is no audio")
-    limits = ["package.max_failed_fraction=1", "package.max_new_failed_fraction=0.9"]
-    spared = [word for limit in limits[:1] for word in ("--set", limit)]
-    for _ in range(2):
-        refusal = told(capsys, "plan", str(file), *removed, *spared)["refusal"]
-        assert refusal.startswith("3 of 3 new recordings failed, more than package.max_new_failed_")
-        found = told(capsys, "plan", str(file), *removed)
-        assert found["refusal"].startswith("3 of 12 recordings failed, more than")
-        said = [*shown.plan(found)]
-        assert any(str(line).startswith("A run will refuse to publish: 3 of 12") for line in said)
-        with pytest.raises(TooManyFailed, match="3 of 3 new recordings failed"):
-            prepared(file, removed[1], limits[0])
-    corpus.add(file.parent / "in", 9)
-    assert "refusal" not in told(capsys, "plan", str(file), *spared), "one that left is back"
 
 
 def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(

@@ -78,7 +78,7 @@ def make(tmp: Path) -> Path:
     listed = corpus.listed(tmp / "in", 8, tmp / "list.jsonl", r04=EVIL)
     lines = [json.loads(line) for line in listed.read_text().splitlines()]
     moods = [{**line, "mood": ("calm", "glad")[n % 2]} for n, line in enumerate(lines)]
-    listed.write_text("".join(json.dumps(line) + "\n" for line in moods))
+    corpus.jsonl(listed, moods)
     talk = tmp / "talk"
     talk.mkdir()
     sf.write(talk / "talk.wav", corpus.speech(99, 24.0, 16000), 16000, "PCM_16")

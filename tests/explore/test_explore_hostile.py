@@ -185,18 +185,6 @@ def test_values_of_any_type(out: Path, tmp_path: Path, kind: str) -> None:
         answered(instead, asked)
 
 
-@pytest.mark.parametrize("kind", tiers.few(["float", "text", "uint64"], "text"))
-@pytest.mark.nightly
-def test_a_ledger_of_any_type(out: Path, tmp_path: Path, kind: str) -> None:
-    values = pa.concat_arrays([VALUES[kind], VALUES[kind].slice(0, 3)])
-    for name in ("start", "end", "seconds", "sample_rate", "recording", "utterance", "outcome"):
-        shutil.copytree(out, other := tmp_path / f"out-{name}", symlinks=True)
-        rewritten(table_of(other, "ledger"), {name: values})
-        client = client_of(other, tmp_path / f"home-{name}")
-        for asked in (*EVERY, "audio/0", "audio/1?around=1", "clip/1", "audio/7"):
-            answered(client, asked)
-
-
 def test_a_ledger_without_a_column(out: Path, tmp_path: Path) -> None:
     path = table_of(out, "ledger")
     table = pq.read_table(path).drop_columns(["start"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from dataclasses import replace
@@ -44,7 +43,7 @@ def test_labels_of_sources_are_facets(tmp_path: Path) -> None:
     said: list[dict[str, str]] = [{"emotion": "sad"}, {evil: "1"}, {"emotion": "sad"}, {}]
     lines = [{"wav": f"in/r0{n}.wav", "key": f"k{n}", "txt": f"words {n}", **each}
              for n, each in enumerate(said)]  # fmt: skip
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(tmp_path / "list.jsonl", lines)
     job = job_of(tmp_path, filter=corpus.filters(min=0.7))
     source = job.sources[0].model_copy(update={"labels": ("emotion", evil)})
     recorded(replace(job, sources=(source,)))
@@ -85,7 +84,7 @@ def test_texts_that_several_clips_have(tmp_path: Path) -> None:
     ]
     corpus.make(tmp_path / "in", 8)
     lines = [{"wav": f"in/r0{n}.wav", "key": f"k{n}", "txt": text} for n, text in enumerate(said)]
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(tmp_path / "list.jsonl", lines)
     job = job_of(tmp_path, filter=corpus.filters(min=0.1))
     recorded(job)
     client = client_of(job.out, tmp_path / "home")

@@ -48,24 +48,6 @@ def test_a_window_has_everything(version: Path) -> None:
 
 
 @pytest.mark.full
-def test_lhotse_reads_turns_as_supervisions(version: Path) -> None:
-    from lhotse import CutSet
-
-    cuts = [*CutSet.from_shar(in_dir=version / "lhotse_shar" / "train")]
-    wanted = rows(version)
-    assert {cut.id for cut in cuts} == {*wanted}
-    for cut in cuts:
-        row = wanted[cut.id]
-        assert cut.load_audio().shape == (1, row["num_samples"])
-        told = [(s.speaker, s.text, s.start, s.end) for s in cut.supervisions]
-        assert [(who, text) for who, text, *_ in told] == [
-            (turn["speaker"], turn["text"]) for turn in row["turns"]
-        ]
-        for (*_, start, end), turn in zip(told, row["turns"], strict=True):
-            assert (start, end) == pytest.approx((turn["start"], turn["end"]), abs=1e-3)
-
-
-@pytest.mark.full
 def test_webdataset_reads_turns(version: Path) -> None:
     import webdataset
 

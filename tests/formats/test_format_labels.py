@@ -30,7 +30,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus.make(home / "in", len(LABELS))
     lines = [{"wav": f"in/r0{n}.wav", "key": f"k{n}", "txt": f"words {n}", **said}
              for n, said in enumerate(LABELS)]  # fmt: skip
-    (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(home / "list.jsonl", lines)
     source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "labels": ["emotion", "accent"]}
     package = {"formats": FORMATS}
     published, _ = corpus.run(corpus.job(home, sources=[source], package=package))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -79,6 +80,12 @@ def make(folder: Path, count: int = 10) -> Path:
     return folder
 
 
+def jsonl(path: Path, rows: Iterable[Any]) -> Path:
+    """A file with a line of JSON for each row."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
 def listed(folder: Path, count: int, path: Path, **texts: str) -> Path:
     """A JSONL list over `count` recordings; `r01="some words"` gives the text of one."""
     rows = [
@@ -86,8 +93,7 @@ def listed(folder: Path, count: int, path: Path, **texts: str) -> Path:
          "txt": texts.get(f"r{n:02d}", f"reference number {n}")}
         for n in range(count)
     ]  # fmt: skip
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return jsonl(path, rows)
 
 
 def job(tmp: Path, **changes: Any) -> Job:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -147,20 +145,3 @@ def test_a_run_of_ten_walltimes_ends_by_itself(site: Site, cluster: Slurm) -> No
     assert len(seen) >= 10
     assert measured(site) == clips + attempts(site), "the calls that were cut, and no other"
     assert attempts(site) <= 2
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.nightly
-def test_one_signal_ends_a_run_whose_jobs_wait(
-    number: signal.Signals, code: int, site: Site, cluster: Slurm
-) -> None:
-    recordings(site, 1)
-    file = settings(site, 1)
-    given: dict[str, Any] = yaml.safe_load(file.read_text())
-    given["cluster"]["options"]["queue"] = "down"
-    file.write_text(yaml.safe_dump(given))
-    with site.start("run", file, "--json") as run:
-        assert soon(lambda: "PartitionDown" in run.stderr()), run.stderr()
-        os.kill(run.pid, number)
-        assert run.end(20).code == code
-    assert soon(lambda: not cluster.jobs(), 20)

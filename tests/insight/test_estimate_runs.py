@@ -162,26 +162,6 @@ def test_wrong_numbers_are_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert stopped.value.code == 2
 
 
-def test_a_run_that_does_not_fit_ends_with_2(
-    both: Both, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    path = tmp_path / "settings.yaml"
-    path.write_text(json.dumps({**both.data, "out": str(tmp_path / "out")}))
-    from uttermill.flows import settings
-
-    job = settings.read(str(path), [], None, []).job()
-    folder = tmp_path / "out" / "runs" / "20260101T000000.000000Z"
-    folder.mkdir(parents=True)
-    told = {"key": estimates.key(job), "run": folder.name, "used_bytes": 0,
-            "disk_bytes": {"expected": 1, "low": 0, "high": 10**15}}  # fmt: skip
-    (folder / estimates.NAME).write_text(json.dumps(told))
-    capsys.readouterr()
-    assert cli.main(["run", str(path), "--json"]) == 2
-    answer = json.loads(capsys.readouterr().out)
-    assert "1,000,000.00 GB" in answer["error"]
-    assert "cluster.check_disk: false" in answer["error"]
-
-
 def test_a_new_format_is_written_whole(tmp_path: Path) -> None:
     from uttermill.flows.estimate import linked
 

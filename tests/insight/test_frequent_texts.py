@@ -100,21 +100,6 @@ def compared(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.nightly
-def test_two_versions_of_an_out(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = json.loads(compared(capsys, home / "out", 1, 2, "--json"))
-    assert [Path(path).name for path in result["versions"]] == ["v0001", "v0002"]
-    before, dropped = result["reasons"]["filter.too_long"]["items"]
-    assert before == 0
-    assert dropped > 0
-    assert result["totals"]["clips"] == [3, 6 - dropped]
-    assert result["totals"]["recordings in"] == [3, 6]
-    assert result["totals"]["speakers"] == [None, None], "unknown, and not none"
-    clips = result["clips"]
-    assert clips["common"] + clips["added"] == 6 - dropped
-    assert clips["common"] + clips["removed"] == 3
-
-
 def test_two_outs_on_the_same_recordings(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = json.loads(compared(capsys, home / "out", home / "other", "--json"))
     common = result["totals"]["clips"][0]

@@ -63,7 +63,7 @@ def test_files_without_a_header_are_read_by_name_or_named_with_the_remedy(tmp_pa
     cells = [{"bytes": data["a.g722"], "path": "a.g722"}]
     pq.write_table(pa.table({"audio": cells}), tmp_path / "t.parquet")
     lines = [{"key": name, "wav": f"in/{name}", "txt": "x"} for name in data]
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(tmp_path / "list.jsonl", lines)
     sources: list[dict[str, object]] = [
         {"kind": "folder", "path": str(folder), "name": "f", "archives": True},
         {"kind": "tar", "path": str(folder / "t.tar"), "name": "t"},

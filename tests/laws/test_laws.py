@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import logging
 import os
 import random
@@ -172,7 +171,7 @@ def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> Non
     span = {"audio_filepath": str(own / "in" / "r09.wav"), "offset": 0.5, "duration": 1.0}
     lines = [{**span, "text": "one"}, {**span, "text": "two"}, {**span, "offset": 0.6, "text": "x"}]
     path = own / "list.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(path, lines)
     job = corpus.job(
         own, out=own / "other", sources=[{"kind": "jsonl", "path": str(path), "name": "n"}],
         filter={"segmenter": {"use": "given"}},
@@ -292,7 +291,7 @@ def test_overlap_and_segments_beyond_the_end(own: Path) -> None:
     rows = [{"wav": path, "key": k, "txt": k, "start": s, "end": e} for k, s, e in spans]
     rows += [{"wav": str(own / "in" / f"r0{n}.wav"), "key": f"k{n}", "txt": "x"} for n in (0, 1)]
     listing = own / "list.jsonl"
-    listing.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(listing, rows)
     job = corpus.job(
         own, out=own / "other", sources=[{"kind": "jsonl", "path": str(listing), "name": "c"}],
         filter={**corpus.filters(max=1.0), "segmenter": {"use": "auto"}},
@@ -363,7 +362,7 @@ def test_control_lost_span_is_loud(own: Path, lost: int) -> None:
     """Three touching segments of a recording; without any one of them the ledger refuses."""
     spans = [(0.0, 0.7), (0.7, 1.5), (1.5, 2.2)]
     rows = [{"wav": str(own / "in/r09.wav"), "key": str(s), "start": s, "end": e} for s, e in spans]
-    (own / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(own / "list.jsonl", rows)
     source = [{"kind": "jsonl", "path": str(own / "list.jsonl"), "name": "c"}]
     job = corpus.job(own, out=own / "other", sources=source,
                      filter={**corpus.filters(), "segmenter": {"use": "given"}})  # fmt: skip

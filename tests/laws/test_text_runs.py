@@ -137,7 +137,7 @@ def test_normalised_texts_reach_every_format(tmp_path: Path) -> None:
         for name, (language, text, _) in TEXTS.items()
     ]
     listed = tmp_path / "list.jsonl"
-    listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(listed, rows)
     columns = {"audio": "wav", "text": "txt", "language": "lang"}
     source = [{"kind": "jsonl", "path": str(listed), "name": "c", "columns": columns}]
     texts = {"backend": {"use": "fake"}, "verdicts": ()}

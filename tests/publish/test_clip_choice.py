@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +171,7 @@ def labelled(home: Path, labels: list[str] | None = None, **changes: Any) -> Job
     corpus.make(home / "in", len(LABELS))
     lines = [{"wav": f"in/r0{n}.wav", "txt": f"reference {n}", **said}
              for n, said in enumerate(LABELS)]  # fmt: skip
-    (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(home / "list.jsonl", lines)
     source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "labels": labels}
     return corpus.job(home, sources=[source], **changes)
 

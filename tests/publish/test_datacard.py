@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import time
@@ -36,7 +35,7 @@ def published(tmp: Path, **changes: Any) -> Path:
         {"key": f"k{n}", "wav": str(home / f"r{n:02d}.wav"), "txt": "some words",
          "spk": f"s{n % 2}", "lang": "en"} for n in range(3)
     ]  # fmt: skip
-    (tmp / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(tmp / "list.jsonl", rows)
     (tmp / "bare").mkdir()
     for n in (3, 4):
         shutil.copy(home / f"r{n:02d}.wav", tmp / "bare")

@@ -142,7 +142,7 @@ def test_the_whole_line(tmp_path: Path) -> None:
             {"wav": str(path), "key": f"k{n}-{start}", "start": start, "end": end, "speaker": who}
             for start, end, who in spans
         ]
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(tmp_path / "list.jsonl", lines)
     job = corpus.job(
         tmp_path,
         sources=[{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}],

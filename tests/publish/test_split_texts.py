@@ -244,7 +244,7 @@ def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, A
             path = corpus.add(tmp / "in", prompt, seed=100 * reader + prompt, name=name)
             who = {"speaker": f"s{reader}"} if named else {}
             rows.append({"wav": str(path), "key": name, "txt": f"Prompt number {prompt}!", **who})
-    (tmp / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(tmp / "list.jsonl", rows)
     return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
 
 

@@ -421,7 +421,7 @@ def spoken(tmp: Path, count: int, speakers: int, **more: str) -> list[dict[str, 
             corpus.add(tmp / "in", number, name=f"{name}.wav")
         rows.append({"wav": str(tmp / f"in/{name}.wav"), "key": f"k{number}", "txt": "a text",
                      "speaker": more.get(name, f"s{number % speakers}")})  # fmt: skip
-    (tmp / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(tmp / "list.jsonl", rows)
     return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
 
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -328,28 +325,6 @@ def test_tar(tmp_path: Path, told: Told) -> None:
     assert time.process_time() - begun < 10
 
 
-@pytest.mark.nightly
-def test_an_endless_list_ends_by_ctrl_c(tmp_path: Path) -> None:
-    path = tmp_path / "list.jsonl"
-    with path.open("wb") as file:
-        file.truncate(1 << 40)
-    code = (
-        "import sys; from tests.helpers import listed_apart\n"
-        "from uttermill.tasks.storage import urls\n"
-        "urls.MOST_SKIPPED = 1 << 40; print('ready', flush=True)\n"
-        "print(listed_apart.listed({'kind': 'jsonl', 'path': sys.argv[1]}))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], cwd=listed_apart.ROOT,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as lists:  # fmt: skip
-        assert lists.stdout
-        assert lists.stdout.readline() == b"ready\n"
-        time.sleep(1)
-        lists.send_signal(signal.SIGINT)
-        assert lists.wait(timeout=120) == -signal.SIGINT
-
-
 # Settings, and what lies in an OUT
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
@@ -499,7 +474,7 @@ def jsonl(home: Path, wav: Path, kind: str) -> dict[str, Any]:
             source = {"sources": [{"type": "file", "source": str(wav)}]}
             cut = {"type": "MonoCut", "start": start, "duration": end - start}
             rows.append({**cut, "recording": source, "supervisions": [supervision]})
-    (home / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(home / "list.jsonl", rows)
     return {"kind": "lhotse" if kind == "lhotse" else "jsonl", "path": str(home / "list.jsonl")}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +40,7 @@ def call(folder: Path, name: str = "call.wav") -> Path:
 
 
 def lines(path: Path, *rows: Any) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(path, rows)
     return str(path)
 
 

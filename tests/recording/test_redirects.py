@@ -32,7 +32,7 @@ HOSTS = ("127.0.0.1", "localhost", "127.0.0.2")
 def here(tmp_path: Path) -> Iterator[Web]:
     corpus.make(tmp_path / "here", 2)
     rows = [{"wav": "r00.wav"}, {"wav": "r01.wav"}]
-    (tmp_path / "here/list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(tmp_path / "here/list.jsonl", rows)
     with web(tmp_path / "here") as made:
         yield made
     urls.close_all()

@@ -463,7 +463,7 @@ def test_turns_keep_the_labels_of_their_segments(tmp_path: Path) -> None:
          **({"emotion": how} if how else {})}
         for start, end, who, how in spans
     ]  # fmt: skip
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(tmp_path / "list.jsonl", lines)
     source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
     job = corpus.job(
         tmp_path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -102,7 +101,7 @@ def test_turns_go_through_the_books(tmp_path: Path) -> None:
         {"wav": str(path), "key": f"k{i}", "txt": text, "start": a, "end": b, "speaker": who}
         for i, (a, b, who, text) in enumerate(rows)
     ]
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(tmp_path / "list.jsonl", lines)
     source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
     segmenter = {"use": "vad", "merge": "emilia"}
     corpus.run(

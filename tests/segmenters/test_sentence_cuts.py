@@ -268,7 +268,7 @@ def supervised(channel: int, others: int) -> dict[str, Any]:
 
 def listed(folder: Path, *cuts: dict[str, Any]) -> list[Recording | Ignored]:
     corpus.add(folder, 7, name="call.wav")
-    (folder / "cuts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cuts))
+    corpus.jsonl(folder / "cuts.jsonl", cuts)
     source = Source.model_validate({"kind": "lhotse", "path": str(folder / "cuts.jsonl")})
     module, chosen = plugins.resolve_source(source)
     return list(module.recordings(chosen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +141,7 @@ def test_a_line_of_a_list_in_no_language_fails_alone(tmp_path: Path) -> None:
     rows = [{"wav": f"r0{n}.wav", "txt": "a text", "language": each}
             for n, each in enumerate(("klingonese", "en-US"))]  # fmt: skip
     listing = tmp_path / "in/list.jsonl"
-    listing.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(listing, rows)
     asked(tmp_path, None, WHISPER, kind="jsonl", path=str(listing))
     bad, good = recs(listed("jsonl", listing))
     assert bad.error == ("unreadable", language_codes.fault("klingonese"))

@@ -146,7 +146,7 @@ def licensed(tmp_path: Path, shared_cluster: dict[str, Any]) -> Iterator[dict[st
     corpus.make(tmp_path / "web", 2)
     corpus.add(tmp_path / "web", 3, name="broken.wav").write_text("no audio")
     rows = [{"wav": name} for name in ("r00.wav", "r01.wav", "broken.wav", f"r00.wav?sig={WORD}")]
-    (tmp_path / "web/list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(tmp_path / "web/list.jsonl", rows)
     with web(tmp_path / "web") as server:
         yield {
             "sources": [

@@ -44,7 +44,7 @@ def calls(folder: Path, kind: str, *channels: str) -> Path:
     ]
     path = folder / f"calls.{kind}"
     if kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        corpus.jsonl(path, rows)
     else:
         table = [",".join(map(str, values)) for values in [[*rows[0]], *(r.values() for r in rows)]]
         path.write_text("\n".join(table))
@@ -250,13 +250,13 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 def jsonl(home: Path) -> dict[str, Any]:
     lines = [{"wav": name, "txt": "so", **said} for name, (said, _) in SAID.items()]
     lines += [{"wav": "r04.wav", "emotion": ["a"], "age": float("nan")}]
-    (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(home / "list.jsonl", lines)
     return {"kind": "jsonl", "path": str(home / "list.jsonl")}
 
 
 def nemo(home: Path) -> dict[str, Any]:
     lines = [{"audio_filepath": n, "text": "so", **said} for n, (said, _) in SAID.items()]
-    (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(home / "list.jsonl", lines)
     return {"kind": "jsonl", "path": str(home / "list.jsonl")}
 
 
@@ -285,7 +285,7 @@ def emilia(home: Path) -> dict[str, Any]:
         {"id": name, "wav": name, "text": "so", "speaker": "a", "dnsmos": 3.1, **said}
         for name, (said, _) in SAID.items()
     ]
-    (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(home / "list.jsonl", lines)
     return {"kind": "table", "path": str(home), "layout": "emilia"}
 
 

@@ -32,7 +32,7 @@ def records() -> list[dict[str, Any]]:
 
 def jsonl(home: Path) -> dict[str, Any]:
     lines = [{"wav": name, **row} for name, row in zip(TEXTS, records(), strict=True)]
-    (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(home / "list.jsonl", lines)
     return {"kind": "jsonl", "path": str(home / "list.jsonl")}
 
 

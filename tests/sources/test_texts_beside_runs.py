@@ -95,23 +95,6 @@ def test_words_beyond_the_end_are_not_packaged_with_the_others(tmp_path: Path) -
     assert reasons["filter.segment_outside_audio"]["items"] == 1
 
 
-@pytest.mark.nightly
-def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None:
-    make(tmp_path / "in")
-    sources = source(tmp_path / "in")
-    corpus.run(corpus.job(tmp_path, sources=sources))
-    (tmp_path / "in/odd.txt").write_text("Привет", encoding="utf-8")
-    (tmp_path / "in/anna/plain.txt").write_text("Said by another person.")
-    published, counts = corpus.run(corpus.job(tmp_path, sources=sources))
-    texts = {Path(r["source_path"]).name: r["text"] for r in utterances(published)}
-    assert texts["odd.wav"] == "Привет"
-    assert texts["plain.wav"] == "Said by another person."
-    assert counts["filter"][0] == counts["transcribe"][0] == 1, "the one that could not be read"
-    sources = source(tmp_path / "in", texts="none")
-    published, _ = corpus.run(corpus.job(tmp_path, sources=sources))
-    assert {r["text_source"] for r in utterances(published)} == {"asr"}
-
-
 @pytest.mark.full
 def test_a_folder_without_texts_stays_as_it_was(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)

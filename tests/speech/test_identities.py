@@ -350,7 +350,7 @@ def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
         for n in PEOPLE
     ]  # fmt: skip
     listed = tmp_path / "list.jsonl"
-    listed.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus.jsonl(listed, lines)
     asked = job(tmp_path, sources=[{"kind": "jsonl", "path": str(listed), "name": "c"}])
     published, _ = corpus.run(asked)
     called = {Path(row["source_path"]).stem: row["speaker"] for row in rows(published.path)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -127,7 +126,7 @@ def test_what_says_something_else_of_the_same_bytes_is_no_copy(tmp_path: Path) -
         {"wav": str(folder / "z.wav"), "key": "b", "txt": "another text"},
         {"wav": str(folder / "silent.wav"), "key": "c"},
     ]
-    (tmp_path / "l.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(tmp_path / "l.jsonl", rows)
     source = {"kind": "jsonl", "path": str(tmp_path / "l.jsonl"), "name": "c"}
     job = corpus.job(tmp_path, sources=[source])
     corpus.run(job)
@@ -229,7 +228,7 @@ def folder_source(path: Path, name: str, **more: Any) -> dict[str, Any]:
 
 
 def listed(path: Path, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(path, rows)
     return {"kind": "jsonl", "path": str(path), "name": name}
 
 

@@ -6,7 +6,6 @@ These items take a real process with them. A control shows what they do without 
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import subprocess
@@ -370,7 +369,7 @@ def test_one_utterance_that_cannot_be_converted_costs_no_other(tmp_path: Path) -
     sf.write(tmp_path / "in" / "loud.wav", loud, 16000, "FLOAT")
     rows = [{"wav": str(tmp_path / "in" / "loud.wav"), "key": f"k{n}", "txt": "words",
              "start": float(n), "end": n + 1.0} for n in range(3)]  # fmt: skip
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus.jsonl(tmp_path / "list.jsonl", rows)
     source = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
     job = corpus.job(
         tmp_path, sources=source, resample={"levels": [{"use": "applio"}]},

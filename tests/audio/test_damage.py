@@ -450,15 +450,6 @@ def test_one_missing_byte_of_a_wav_costs_the_last_frame(tmp_path: Path, channels
     assert np.array_equal(samples, pcm[:-1].astype(np.float32) / 32768)
 
 
-def test_half_a_frame_at_the_end_of_a_wav(tmp_path: Path) -> None:
-    pcm = np.round(sound() * 32767)
-    data = bytearray(wav(pcm) + b"x")
-    struct.pack_into("<I", data, 4, len(data) - 8)
-    struct.pack_into("<I", data, 40, 2 * len(pcm) + 1)
-    samples, faults = heard(bytes(data), tmp_path)
-    assert (len(samples), faults) == (len(pcm), [])
-
-
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_what_follows_a_byte_that_fell_out_of_a_wav_is_damaged(

@@ -289,17 +289,6 @@ def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> N
     assert worst < 1e-3
 
 
-@pytest.mark.full
-def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> None:
-    pytest.importorskip("speechmos")
-    samples = np.concatenate(voices)[: round(14.5 * RATE)]
-    whole = np.concatenate(list(_dnsmos.windows([samples])))
-    blocks = np.array_split(samples, 23)
-    cut_up = np.concatenate(list(_dnsmos.windows(blocks, group=2)))
-    assert whole.shape == (5, 3)
-    assert np.abs(cut_up - whole).max() < 1e-4
-
-
 @pytest.mark.nightly
 def test_channels_that_are_left_out_change_nothing(
     voices: list[Floats], monkeypatch: pytest.MonkeyPatch

@@ -5,84 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.helpers import signals
 from uttermill.flows.cluster import local, nodes
 from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.worker_counts import Fleet
 from uttermill.tasks.base.errors import RunError
-
-START = """
-import sys
-from pathlib import Path
-from uttermill.flows.cluster.cluster import Cluster
-from uttermill.flows.cluster.settings import ClusterSettings
-try:
-    with Cluster(ClusterSettings(workers=2), Path(sys.argv[1]), engines={}) as cluster:
-        cluster.client
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("whole_group", [False, True])
-@pytest.mark.parametrize("after", [0.0, 0.4])
-@pytest.mark.nightly
-def test_an_interrupt_while_workers_start(tmp_path: Path, after: float, whole_group: bool) -> None:
-    """A terminal sends it to the workers, too, at any moment of their start."""
-    with signals.interruptible():
-        process = subprocess.Popen(
-            [sys.executable, "-c", START, str(tmp_path / "s")],
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-        )
-    try:
-        workers = _spawned(process)
-        assert workers, "control: it has begun"
-        time.sleep(after)
-        began = time.monotonic()
-        if whole_group:
-            os.killpg(process.pid, signal.SIGINT)
-        else:
-            process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    assert stdout == "interrupted\n"
-    assert stderr == ""
-    assert time.monotonic() - began < 8, "Dask waits ten seconds for workers that never came"
-    psutil.wait_procs(workers, 60)
-    assert not [worker for worker in workers if worker.is_running()]
-    assert not (tmp_path / "s").exists()
-
-
-def _spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Worker processes, as soon as there are any."""
-    while process.poll() is None:
-        with suppress(psutil.Error):
-            children = psutil.Process(process.pid).children()
-            if found := [c for c in children if "spawn_main" in " ".join(c.cmdline())]:
-                return found
-        time.sleep(0.01)
-    return []
 
 
 def test_a_start_that_is_cancelled_is_no_error(

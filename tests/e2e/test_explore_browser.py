@@ -250,52 +250,6 @@ def test_every_view(
         page.close()
 
 
-@pytest.fixture(scope="module")
-def annotated(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Served]:
-    """Clips with a label, a vector, a contour and events."""
-    home = tmp_path_factory.mktemp("annotated")
-    corpus.make(home / "in", 3)
-    chosen = corpus.filters({"use": "tests.plugins.tagging"})
-    recorded(job := corpus.job(home, filter=chosen))
-    yield from serve(job.out, home / "home")
-
-
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 400)])
-@pytest.mark.nightly
-def test_a_clip_shows_what_plugins_say_of_it(
-    browser: Any, annotated: Served, scheme: str, width: int
-) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    pages = Pages(browser)
-    page = pages.page(annotated, "view=clips&item=2", pages.context(scheme, width))
-    page.locator("[data-ready]").wait_for()
-    assert page.locator("#clip .lane").count() == 2
-    length = page.locator("[data-ready]").get_attribute("data-ready")
-    event = page.locator("#clip .event", has_text="Loud part")
-    assert event.get_attribute("title").startswith("Loud part, 0.1–0.25 s")
-    left, whole = event.bounding_box(), page.locator("#clip .lane").first.bounding_box()
-    assert left["x"] - whole["x"] == pytest.approx(0.1 / float(length) * whole["width"], abs=2)
-    event.click()
-    wait(page, "document.querySelector('audio').currentTime >= 0.1")
-    page.locator("#clip canvas.contour").wait_for()
-    if width > 900:
-        facet = page.locator("details[data-name=tagging_length]")
-        facet.locator("summary").click()
-        facet.locator("li", has_text="short").locator("input").check()
-        page.locator(".chips button", has_text="tagging_length: short").wait_for()
-        wait(page, "document.querySelectorAll('tbody tr').length === 1")
-    found = Axe().run(page).response["violations"]
-    grave = [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found
-             if v["impact"] in ("serious", "critical")]  # fmt: skip
-    assert grave == []
-    assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
-    picture(page, f"annotations-{scheme}-{width}")
-    assert pages.faults == []
-    for context in pages.contexts:
-        context.close()
-
-
 def test_texts_are_inert(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&q=onerror")
     assert page.locator("tbody tr").count() == 1

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from tests.helpers import fuzz, tiers
 from tests.helpers.corpus import speech
-from tests.helpers.fetched import CORPUS
 from uttermill.flows.demo.corpus import ENGLISH, Line, encode, speak
 from uttermill.tasks.audio import Clip, open_stream
 from uttermill.tasks.base.arrays import Int64s
@@ -342,61 +341,6 @@ def _mixed() -> list[bytes]:
             _MADE.extend(print_of(each, 16000) for each in changed)
         _MADE.extend([print_of(np.zeros(9)), print_of(np.zeros(9))])
     return _MADE
-
-
-@pytest.mark.needs("corpus")
-@pytest.mark.nightly
-def test_the_corpus_has_these_copies_and_no_others() -> None:
-    import json
-
-    from uttermill.tasks.base.errors import ItemError
-
-    folder = CORPUS
-    names, prints = [], []
-    for line in (folder / "manifest.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        if row["kind"] in ("broken", "long"):
-            continue
-        try:
-            with open_stream(Locator(str(folder / row["path"]))) as stream:
-                samples = np.concatenate(list(stream.blocks()))
-                prints.append(print_of(samples, stream.rate))
-                names.append(row["path"])
-        except ItemError:
-            continue  # headerless, or damaged: other tests see to these
-    found = find(prints, rank=[float(not n.startswith("formats/")) for n in names], ids=names)
-    groups: dict[str, set[str]] = {}
-    for row_, original in enumerate(found.original):
-        if original >= 0:
-            groups.setdefault(names[original], set()).add(names[row_])
-    copies = {
-        frozenset(name.partition("/")[2] for name in (original, *others))
-        for original, others in groups.items()
-    }
-    there = [n.partition("/")[2] for n in names]
-    assert copies == {
-        frozenset(n for n in there if n.startswith("sonnet001.")),
-        frozenset(n for n in there if n.startswith("lyra_sample1_")),
-        frozenset(n for n in there if n.startswith("sr_audio-")),
-        *map(frozenset, (
-            ("cold_corpus_24bit.wav", "cold_corpus_32bit_float.wav"),
-            ("dtmf_stereo.ogg", "dtmf_mono.mp3"),
-            ("asterisk/agent-alreadyon.wav", "ast_mulaw.wav"),
-            ("asterisk/agent-newlocation.wav", "ast_alaw.wav"),
-            ("asterisk/call-fwd-no-ans.wav", "ast_adpcm.wav"),
-            # Two prompts made of one recording: correlated to 0.997.
-            ("asterisk/invalid.wav", "asterisk/pbx-invalid.wav"),
-            ("ljspeech/LJ001-0001.wav", "ljspeech_dup/LJ001-0001.mp3"),
-            ("ljspeech/LJ001-0005.wav", "ljspeech_dup/LJ001-0005.flac", "lj_aac.m4a",
-             "lj_opus.opus"),
-            ("ljspeech/LJ001-0009.wav", "lj_wma.wma"),
-            ("ljspeech/LJ001-0013.wav", "lj_dualmono_44k.mp3"),
-            ("librispeech/1688-142285-0004.flac", "left_only_stereo.wav"),
-            ("librispeech/1688-142285-0008.flac", "quiet.wav"),
-            ("librispeech/2609-156975-0000.flac", "lowpassed_48k.wav"),
-            ("librispeech/367-130732-0000.flac", "clipped.wav"),
-        )),
-    }  # fmt: skip
 
 
 # Copies are told alike however the corpus is cut: into tables, and pairs into portions.

@@ -146,30 +146,6 @@ def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str
 
 
 @pytest.mark.nightly
-def test_a_limit_looks_only_at_shards_with_clips_that_it_lets_in(
-    tmp_path: Path, looks: Looks
-) -> None:
-    corpus.make(tmp_path / "in", 12)
-
-    def limited(least: float) -> Any:
-        looks.forget()
-        return corpus.run(asked(tmp_path, filter=corpus.filters(min=least)))[0]
-
-    limited(1.5)
-    strict = limited(1.7)
-    assert (looks.shards, looks.gathered, strict.new) == (set(), 1, True)
-    let_in = {f"c/r{n:02d}.wav" for n in range(12) if 1.3 <= corpus.seconds_of(n) < 1.5}
-    loose = limited(1.3)
-    shards = manifest.shards(tmp_path / "out")
-    having = {s for s in shards if let_in & {*manifest.recordings(tmp_path / "out", s)}}
-    assert looks.shards == having < set(shards)
-    packaged = loose.summary["utterances"]["packaged"]
-    assert packaged == sum(corpus.seconds_of(n) >= 1.3 for n in range(12))
-    limited(1.7)
-    assert looks.shards == set()
-
-
-@pytest.mark.nightly
 def test_another_release_looks_at_everything(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

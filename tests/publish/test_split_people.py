@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-import soundfile as sf
 
-from tests.helpers import corpus, tiers
+from tests.helpers import tiers
 from tests.publish.test_splits import Clip, faults_of, parts_of, sides, singles, table
 from uttermill.tasks.publish import leaks
-from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.settings import Plugin
 
 WINDOWS: dict[str, tuple[str | None, ...]] = {
     "wa": ("anna", "bert"),
@@ -126,38 +121,3 @@ def test_verify_names_whoever_talks_on_two_sides() -> None:
     assert faults_of(rows, stated, []) == []
     apart = with_split([clip for clip in CLIPS if clip[0] != "wb"], {"wa": "dev"})
     assert faults_of(apart, stated, ["speaker"]) == []
-
-
-@pytest.mark.nightly
-def test_the_whole_line(tmp_path: Path) -> None:
-    """Recordings of two people each, of whom the second is in the next one, too."""
-    lines = []
-    for n in range(6):
-        path = tmp_path / "in" / f"r{n}.wav"
-        path.parent.mkdir(exist_ok=True)
-        sf.write(path, corpus.speech(n, 40.0, 8000), 8000, "PCM_16")
-        people = (f"p{n}", f"p{n + 1}") if n < 3 else (f"q{n}", f"r{n}")
-        spans = [(0.5, 24.0, people[0]), (26.0, 39.0, people[1])]
-        lines += [
-            {"wav": str(path), "key": f"k{n}-{start}", "start": start, "end": end, "speaker": who}
-            for start, end, who in spans
-        ]
-    corpus.jsonl(tmp_path / "list.jsonl", lines)
-    job = corpus.job(
-        tmp_path,
-        sources=[{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}],
-        filter={"segmenter": {"use": "dialogue"}, "filters": [{"use": "duration", "max": 130}]},
-        speakers=Plugin(use="given"),
-        package={"splits": {"dev": 0.4}, "disjoint": ["speaker"], "formats": ["wenet"]},
-    )
-    one, _ = corpus.run(job)
-    rows = corpus.utterances(one.path)
-    talk = {Path(row["recording"]).stem: {turn["speaker"] for turn in row["turns"]} for row in rows}
-    assert talk["r0"] == {"p0", "p1"}
-    assert len({row["split"] for row in rows if Path(row["recording"]).stem < "r3"}) == 1
-    assert {row["split"] for row in rows} == {"train", "dev"}
-    described = json.loads((one.path / "dataset.json").read_text())
-    assert described["leaks"]["dev"]["speaker"] == 0
-    assert verify(one.path) == []
-    _, counts = corpus.run(job)
-    assert {computed for computed, _ in counts.values()} == {0}

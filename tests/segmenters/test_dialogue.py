@@ -364,35 +364,6 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
     assert now["items"] == len(strict) < len(rows)
 
 
-def bytes_of(version: Path) -> dict[str, bytes]:
-    files = (path for path in version.rglob("*") if path.is_file())
-    return {path.relative_to(version).as_posix(): path.read_bytes() for path in files}
-
-
-@needs_voices
-@pytest.mark.nightly
-def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> None:
-    path = tmp_path / "in" / "talk.wav"
-    write(talk, path)
-    first, _ = pipeline.run_here(job_of(tmp_path, path))
-    again, _ = pipeline.run_here(replace(job_of(tmp_path, path), out=tmp_path / "again"))
-    assert bytes_of(first.path) == bytes_of(again.path)
-    other = dialogues.made(Asked(2, 70, seed=9), dialogues.synthetic())
-    write(other, tmp_path / "in" / "other.wav")
-    (tmp_path / "in" / "bad.wav").write_bytes(b"RIFF no audio")
-    job = job_of(tmp_path, path)
-    job = replace(job, sources=(job.sources[0].model_copy(update={"expect_broken": True}),))
-    both, counts = pipeline.run_here(job)
-    rows = [corpus.utterances(run.path) for run in (first, both)]
-    kept = [
-        {row["id"]: row["turns"] for row in some if row["recording"] == "c/talk.wav"}
-        for some in rows
-    ]
-    assert kept[0] == kept[1]
-    assert len(rows[1]) > len(rows[0])
-    assert counts["filter"]["items_computed"] == 1
-
-
 @pytest.mark.full
 @needs_voices
 def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) -> None:

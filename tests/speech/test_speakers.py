@@ -524,27 +524,6 @@ def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
 
 @pytest.mark.needs("speakers", "corpus")
 @pytest.mark.nightly
-def test_eight_people_and_eight_channels() -> None:
-    voices = conversations.load(CORPUS, limit=8)
-    made = conversations.made(conversations.Asked(8, 90, seed=3), voices, [])
-    samples, true = made.samples[:, None], int(made.truth.any(axis=0).sum())
-    found = diarized(samples, 16_000, 65_536)
-    assert true >= 6
-    assert true - 2 <= len({turn.speaker for turn in found}) <= true
-    assert max(turn.end for turn in found) <= len(samples)
-    eight = diarized(np.repeat(samples, 8, axis=1), 16_000, 65_536)
-    assert [(t.start, t.end, t.speaker) for t in eight] == [
-        (t.start, t.end, t.speaker) for t in found
-    ]
-    broken = samples[:160_000].copy()
-    broken[50_000:60_000] = np.nan
-    with np.errstate(invalid="ignore"):
-        some = diarized(broken, 16_000, 65_536)
-    assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in some)
-
-
-@pytest.mark.needs("speakers", "corpus")
-@pytest.mark.nightly
 def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     """A podcast of two people with music between: clips of one of them each, rightly told apart."""
     voices = conversations.load(CORPUS, limit=4)

@@ -25,7 +25,6 @@ from uttermill.tasks.base import errors, memory_limits
 from uttermill.tasks.base.errors import KILLED, KilledFromOutside, RunError
 from uttermill.tasks.base.schema import AnyRow
 from uttermill.tasks.runs.executor import Here
-from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import contract, isolate, pcm, stage
@@ -99,27 +98,6 @@ def test_the_culprit_is_quarantined(
     assert published.summary["utterances"]["packaged"] == COUNT - 1
     left = {"package"} if where == "transcribe" else {"resample", "transcribe", "package"}
     assert corpus.run(job)[1] == {n: (0, COUNT - (n in left)) for n in corpus.STAGES}
-
-
-@pytest.mark.parametrize("how", tiers.few(["segv", "memory_error", "hang"], "segv"))
-@pytest.mark.nightly
-def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -> None:
-    speakers: dict[str, Any] = {"use": "tests.plugins.fatal_diarizer", "how": how}
-    speakers |= {"seconds": corpus.seconds_of(BAD)}
-    job = corpus.job(
-        source,
-        out=tmp_path / "out",
-        item_timeout=3.0,
-        speakers=Plugin.model_validate(speakers),
-        package={"max_failed_fraction": 1.0},
-    )
-    prepare(job, "filter")
-    assert stage.run("filter", job, SHARD, isolate=True).computed == COUNT
-    assert failures(job, "filter") == [CODES[how]]
-    published, counts = corpus.run(job)
-    assert counts["filter"] == (0, COUNT)
-    rows = corpus.utterances(published.path)
-    assert {row["speaker"] for row in rows} == {f"r{n:02d}.wav#1" for n in range(COUNT) if n != BAD}
 
 
 @pytest.mark.full

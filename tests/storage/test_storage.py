@@ -24,13 +24,11 @@ from uttermill.flows.run import run_folder
 from uttermill.tasks import storage
 from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
 from uttermill.tasks.publish import package
-from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.publish.upkeep import checkpoints, prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import PackageSettings
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.storage import OBJECTS, lease, lock, objects, tables, urls, versions
 from uttermill.tasks.storage.lock import hold
 from uttermill.tasks.storage.objects import Objects, read_spans
@@ -286,35 +284,6 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
     assert [path.name for path in versions.all_of(there.out)] == ["v0003"]
     assert {name.split("/")[1] for name in s3.content(url) if "datasets/v" in name} == {"v0003"}
     assert verify(versions.named(there.out)) == []
-
-
-@pytest.mark.nightly
-def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
-    s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = job.shard.model_copy(update={"hours": 1 / 3600})
-    monkeypatch.setattr(shard_batches, "AT_ONCE", 2)
-    gather, gathered = package.gather, []
-
-    def counted(*given: Any) -> Any:
-        gathered.append(given)
-        return gather(*given)
-
-    monkeypatch.setattr(package, "gather", counted)
-    here, there = replace(job, shard=small), replace(remote(job, url), shard=small)
-    corpus.run(here)
-    corpus.run(there)
-    assert len(manifest.shards(there.out)) > shard_batches.AT_ONCE
-    assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
-    assert not [key for key in s3.content(f"{url}/manifests") if ".listing" in key]
-    assert len(gathered) == 2
-    corpus.run(there)
-    assert len(gathered) == 2, "nothing was to be done"
-    name = next(key for key in sorted(s3.content(f"{url}/manifests")) if "transcribe" in key)
-    storage.remove(there.out / "manifests" / name)
-    again = corpus.run(there)
-    assert (len(gathered), again[0].new) == (3, False)
-    assert again[1]["transcribe"][0] > 0
 
 
 # Two runs

@@ -240,33 +240,6 @@ def test_a_call_carries_what_is_trusted_to_a_worker_elsewhere(
     assert imported() == ["loud"]
 
 
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_a_real_run_loads_it_on_its_workers_and_leaves_it_alone_later(
-    out: Path, imported: Callable[[], list[str]], tmp_path: Path
-) -> None:
-    path = os.pathsep.join([str(tmp_path / "path"), *filter(None, sys.path)])
-    surroundings = {**os.environ, "PYTHONPATH": path}
-
-    def command(*words: str) -> subprocess.CompletedProcess[str]:
-        code = "import sys; from uttermill.flows.cli import main; sys.exit(main())"
-        return subprocess.run(
-            [sys.executable, "-P", "-c", code, *words],
-            env=surroundings, cwd=tmp_path, capture_output=True, text=True,
-        )  # fmt: skip
-
-    file = str(out.parent / "settings.yaml")
-    sets = [f"filter.filters+={{use: {FILTER}}}", "history=none", "cluster.workers=1"]
-    done = command("run", file, "--out", str(out), *[w for s in sets for w in ("--set", s)])
-    assert done.returncode == 0, done.stderr
-    assert imported() == ["loud"]
-    (tmp_path / "marks/loud").unlink()
-    done = command("status", str(out))
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert imported() == []
-
-
 def test_code_gives_settings_as_a_person_does(
     out: Path, imported: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -413,47 +413,6 @@ def test_after_an_error_running_chains_finish_and_no_more_begin() -> None:
     assert finished == [0]
 
 
-def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureFixture) -> None:
-    workers = FakeWorkers()
-    dispatcher = Dispatcher(workers)
-    waiting, failing, slow = threading.Semaphore(0), threading.Event(), threading.Event()
-
-    def work(shard: int, isolate: bool = False) -> int:
-        if shard == 0:
-            failing.wait(60)
-            raise RunError("the first shard")
-        slow.wait(60)
-        return shard
-
-    ended: list[int] = []
-
-    def chain(number: int) -> None:
-        if number > 1:
-            while workers.submitted < 2:  # the slots are taken
-                time.sleep(0.01)
-            waiting.release()
-        dispatcher.run(work, number, within=within)
-        ended.append(number)
-
-    def end() -> None:
-        for _ in range(2):
-            assert waiting.acquire(timeout=60)
-        failing.set()
-        assert dispatcher._draining.wait(60)
-        slow.set()
-
-    other = threading.Thread(target=end)
-    other.start()
-    with pytest.raises(RunError, match="the first shard"):
-        map_chains(list(range(50)), chain, 4, drain=dispatcher.drain)
-    other.join()
-    assert 1 in ended, "what runs goes on"
-    assert len(ended) <= 2, "one may have taken the place of the first"
-    assert not caplog.text
-    with pytest.raises(NotBegun, match="not started: another shard failed first"):
-        dispatcher.run(work, 5, within=within)
-
-
 def test_an_error_is_raised_before_what_it_kept_from_beginning() -> None:
     failed = threading.Event()
 

@@ -19,14 +19,11 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus, tiers
 from tests.helpers.published import laid_out
-from uttermill.tasks import pipeline, plugins
+from uttermill.tasks import plugins
 from uttermill.tasks.accounting.summary import seconds_of
 from uttermill.tasks.publish.output_shards import format_shards, layout
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import PackageSettings
-from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages import stage
 from uttermill.tasks.storage import queries
 
 TAR = {"tar_hours": 3.0 / 3600}  # so that ten short recordings fill several tars
@@ -197,43 +194,6 @@ def test_too_few_clips_for_the_readers_are_no_reason_to_write_all(own: Path) -> 
     corpus.add(own / "in", 12)
     _, counts = corpus.run(corpus.job(own, package=package))
     assert counts["package"] == (1, 12)
-
-
-def test_a_piece_that_a_dead_worker_linked_is_made_again(
-    own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Written through the link, it would change the published version."""
-    from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
-    from uttermill.tasks.publish.output_shards import plan
-    from uttermill.tasks.publish.unchanged import UpToDate
-    from uttermill.tasks.runs import publish
-    from uttermill.tasks.shard_store.index import Index
-
-    job = corpus.job(own, package=TAR)
-    one = own / "out/datasets/v0001"
-    corpus.add(own / "in", 12)
-    pipeline.run_shard_stage(job, Here(), own / "listing")
-    for name in manifest.shards(job.out):
-        for step in stage.PER_SHARD:
-            stage.run(step, job, name)
-    state = UpToDate(job, manifest.shards(job.out), Index(job.out))
-    state.freeze()
-    groups = shard_batches.of_shards(job, state.keys())
-    for group in groups:
-        batch_outcomes.collect(job, group)
-    gathered, fresh = publish.gather(job, groups, Here(), own / "scratch")
-    staging = Path(gathered.staging)
-    planned = plan.numbered(staging)
-    number, shard = next((n, each) for n, each in planned.items() if each.unchanged)
-    old = Path(shard.unchanged[0].path)
-    assert fresh == [n for n, each in planned.items() if not each.unchanged]
-    assert plan.link(job, staging, 0) == fresh
-    assert (staging / shard.path).stat().st_ino == old.stat().st_ino
-    before = old.read_bytes()
-    plan.write(job, staging, number)
-    assert old.read_bytes() == before
-    assert (staging / shard.path).stat().st_ino != old.stat().st_ino
-    assert verify(one) == []
 
 
 @pytest.mark.nightly

@@ -256,34 +256,6 @@ def listed(pieces: list[tuple[int, int, str]]) -> list[Range]:
     return [(a, b) for a, b, _ in kept if b - a >= 3 * RATE]
 
 
-@pytest.mark.usefixtures("scripted")
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.one_of(st.floats(0.03, 1), st.floats(0.03, 9), st.floats(0.03, 40)),
-            st.sampled_from([0.0, 0.0, 0.3, 0.4, 0.6, 0.95, 0.95]),
-        ),
-        min_size=1, max_size=40,
-    ),
-    st.integers(9_000, 90_000),
-    st.sampled_from([0, 64, 100]),
-    st.sampled_from([0, 30, 100, 300]),
-)  # fmt: skip
-def test_one_turn_gives_what_the_rules_say(
-    parts: list[tuple[float, float]], block: int, silence: int, pad: int
-) -> None:
-    samples = speech(*parts)
-    spans = cut(samples, block=block, min_silence_ms=silence, speech_pad_ms=pad)
-    limits = vad.Settings(merge="emilia", min_silence_ms=silence, speech_pad_ms=pad)
-    stretches = padded(samples[::512, 0].tolist(), limits, len(samples))
-    pieces = largest_gap(stretches, 20 * RATE)
-    if len(samples) <= 20 * RATE:
-        pieces = [(0, len(samples))]
-    expected = listed([(a, b, "") for a, b in pieces])
-    assert [(s.start, s.end) for s in spans if s.kind == "utterance"] == expected
-
-
 ROWS = st.lists(
     st.tuples(st.integers(0, 60), st.one_of(st.none(), st.integers(0, 60)), st.sampled_from("AB")),
     min_size=1, max_size=6,

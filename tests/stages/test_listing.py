@@ -54,36 +54,6 @@ def test_what_a_source_says_is_hashed_and_nothing_else(more: dict[str, Any]) -> 
             assert entries.listed({**row, name: other}) != hashed, name
 
 
-SPAN = {"start": 0.1, "end": None, "text": "é", "labels": None}
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        {},
-        {"text": ['100 % "é"', None]},
-        {"language": ["en", "en"], "speaker": ["50 %s", "50 %s"]},
-        {"error_code": [None, "missing"], "error_detail": [None, "no such file"]},
-        {"segments": [None, [SPAN]]},
-        {"labels": [[("emotion", "joy")], None]},
-        {"length": [None, 2.5], "rttm": [[{"start": 0.5, "end": 2.0, "speaker": "é"}], None]},
-    ],
-)
-@pytest.mark.parametrize("count", [1, 2])
-def test_rows_are_hashed_together_as_each_alone(column: dict[str, list[Any]], count: int) -> None:
-    whole: dict[str, Any] = {
-        "recording": ["c/a é.wav", "c/%s\\.wav"], "dataset": ["c", "c"],
-        "path": ["a é.wav", "%s\\.wav"], "source_path": ["/in/a é.wav", "/in/%s\\.wav"],
-        "locator": ['{"path": "/in/a"}', '{"path": "/in/b"}'], "source_id": [None] * 2,
-        "text": [None] * 2, "speaker": [None] * 2, "language": [None] * 2,
-        "segments": [None] * 2, "present": [True] * 2, "error_code": [None] * 2,
-        "error_detail": [None] * 2,
-    } | column  # fmt: skip
-    columns = {name: values[:count] for name, values in whole.items()}
-    rows = [{name: values[n] for name, values in columns.items()} for n in range(count)]
-    assert entries.listed_columns(columns) == [*map(entries.listed, rows)]
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("hours", "known", "count"),

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from ..audio.channels import Heard
 from ..base.arrays import RATE, Float32s, Float64s
-from ..models import model_files, registry
+from ..models import registry
 from ..recording import Segment
 from ..settings import Threshold, Transient
 from ..speech import embedding
@@ -89,11 +89,6 @@ class Settings(CuttingSettings):
 
 def identity(settings: Settings) -> str:
     return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
-
-
-def check_weights(settings: Settings) -> None:
-    model_files.located(registry.SEGMENTATION, ASKED_BY, settings.path)
-    embedding.check(ASKED_BY, settings.path)
 
 
 class Segments:

@@ -37,10 +37,6 @@ def identity(settings: Settings) -> str:
     return registry.DEEPFILTER.files[0].sha256
 
 
-def check_weights(settings: Settings) -> None:
-    model_files.located(registry.DEEPFILTER, ASKED_BY, settings.path)
-
-
 def start(settings: Settings) -> Enhancer:
     return Stream(model_files.located(registry.DEEPFILTER, ASKED_BY, settings.path))
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.fft
 
 from ..base.arrays import Float32s
-from ..models import model_files, onnx_session, registry
+from ..models import onnx_session, registry
 from ..settings import Transient
 from . import Enhancer, EnhancerSettings
 
@@ -35,10 +35,6 @@ class Settings(EnhancerSettings):
 
 def identity(settings: Settings) -> str:
     return registry.GTCRN.files[0].sha256
-
-
-def check_weights(settings: Settings) -> None:
-    model_files.located(registry.GTCRN, ASKED_BY, settings.path)
 
 
 class Stream:

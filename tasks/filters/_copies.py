@@ -57,14 +57,14 @@ class Copies(NamedTuple):
 def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thresholds) -> Copies:
     """Which rows are copies of others. `best_first`: all rows; of several copies the first is the
     original. Rows without a fingerprint are not copies."""
-    row = best_first[prints.first[best_first] >= 0].astype(np.int32)
+    row = best_first[prints.rows["first"][best_first] >= 0].astype(np.int32)
     number = np.arange(len(row), dtype=np.int32)
-    same = prints.same[row]
+    same = prints.rows["same"][row]
     first = np.empty(int(same.max(initial=-1)) + 1, np.int32)
     first[same[::-1]] = number[::-1]  # the first clip of the same samples
     first = first[same]
     of_row = np.full(len(prints), -1, np.int32)
-    looked_at = (first == number) & prints.anchored[row]
+    looked_at = (first == number) & prints.rows["anchored"][row]
     of_row[row[looked_at]] = number[looked_at]
     clips = prints.of_rows(row)
     pairs = Pairs.joined([])

@@ -57,25 +57,14 @@ def blocks_16k(clip: Clip) -> Iterator[Float32s]:
 
 def first_16k(clip: Clip, seconds: float) -> Float32s:
     """The first seconds of `blocks_16k`, float32 [n]."""
-    samples, size = np.empty(0, np.float32), round(seconds * RATE)
-    for block in blocks_16k(clip):
-        samples = np.concatenate([samples, block[: size - len(samples)]])
-        if len(samples) >= size:
-            break
-    return samples
+    pieces = regroup(blocks_16k(clip), round(seconds * RATE))
+    return next(pieces, np.empty(0, np.float32))
 
 
 def parts_16k(clip: Clip, seconds: float) -> Iterator[Float32s]:
     """`blocks_16k` in parts of about equal length, at most `seconds`; the last may be shorter."""
     size = math.ceil(RATE * clip.seconds / max(math.ceil(clip.seconds / seconds), 1))
-    samples = np.empty(0, np.float32)
-    for block in blocks_16k(clip):
-        samples = np.concatenate([samples, block])
-        while len(samples) >= size > 0:
-            yield samples[:size]
-            samples = samples[size:]
-    if len(samples):
-        yield samples
+    yield from regroup(blocks_16k(clip), max(size, 1))
 
 
 def mono_16k(clip: Clip) -> Float32s:

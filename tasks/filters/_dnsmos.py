@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Network = Callable[[Float32s], Float32s]
 Precision = Literal["float32", "int8"]
 
+ASKED_BY = "the filter dnsmos"
 SHA256 = registry.DNSMOS.files[0].sha256
 
 #: Channels of `conv2d_1` that are left out. ONNX Runtime computes channels in blocks of 16.
@@ -68,7 +69,7 @@ _FIRST = "mos_estimator_logpow/conv2d/Relu:0"
 
 def weights() -> Path:
     """The model's file, checked. ConfigError if it is missing or a different model."""
-    return model_files.located(registry.DNSMOS, "the filter dnsmos")
+    return model_files.located(registry.DNSMOS, ASKED_BY)
 
 
 @lru_cache(maxsize=2)
@@ -115,7 +116,7 @@ def quantised(model: bytes) -> bytes:
     AVX2 adds two products in 16 bits (2 * 255 * 63 < 2**15).
     """
     graph = onnx_graph.Graph("dnsmos")
-    scales = [graph.floats(top / 255) for top in RANGES]
+    scales = [graph.constant(np.float32(top / 255)) for top in RANGES]
     zero = graph.constant(np.uint8(0))
     x = graph.op("QuantizeLinear", ["x", scales[0], zero])
     constants = onnx_graph.constants(model)
@@ -123,7 +124,7 @@ def quantised(model: bytes) -> bytes:
         kernel, bias = constants[f"{layer}/kernel:0"], constants[f"{layer}/bias:0"]
         scale = np.maximum(np.abs(kernel).max(axis=(1, 2, 3)), 1e-9) / 63
         rounded = np.round(kernel / scale[:, None, None, None]).astype(np.int8)
-        inputs = [x, scales[n], zero, graph.constant(rounded), graph.floats(scale)]
+        inputs = [x, scales[n], zero, graph.constant(rounded), graph.constant(scale)]
         inputs += [graph.constant(np.zeros(out, np.int8)), scales[n + 1], zero]
         inputs.append(graph.constant(np.round(bias / (scale * RANGES[n] / 255)).astype(np.int32)))
         x = graph.op("QLinearConv", inputs, pads=[1, 1, 1, 1])

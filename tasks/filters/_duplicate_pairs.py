@@ -61,7 +61,7 @@ def _sharing(
     clip = of_row[anchors["row"]]
     looked_at = clip >= 0
     anchors, clip = anchors[looked_at], clip[looked_at].astype(np.uint32)
-    milliseconds = prints.milliseconds[anchors["row"]]
+    milliseconds = prints.rows["milliseconds"][anchors["row"]]
     duration = np.minimum(milliseconds / 1000 * 64, 2**20 - 1).astype(np.uint64)
     seconds = (milliseconds / 1000).astype(np.float32)
     key, frame = anchors["key"].copy(), anchors["frame"].copy()

@@ -45,14 +45,18 @@ from ..base.arrays import (
     Int32s,
     Int64s,
     UInt16s,
-    UInt32s,
-    UInt64s,
 )
 from ..storage.sorted_keys import first_of_runs
 from . import _derived as derived
 
 LAYOUT = 1
-HEADER = struct.Struct("<BBHII16s")
+HEAD = np.dtype(
+    {
+        "names": ("layout", "anchors", "frames", "milliseconds", "digest"),
+        "formats": ("u1", "u1", "<u4", "<u4", ("<u8", 2)),
+        "offsets": (0, 1, 4, 8, 12),
+    }
+)
 FRAME = 1024  # samples: 64 ms
 HOP = 320  # samples: 20 ms
 HOP_SECONDS = HOP / RATE
@@ -75,8 +79,13 @@ def fingerprint(clip: Clip, seconds: float) -> bytes:
     most = min(MAX_FRAMES, int(seconds / HOP_SECONDS))
     words, anchors = encode(_energies(derived.blocks_16k(clip), most))
     milliseconds = min(round(1000 * clip.num_samples / clip.rate), 2**32 - 1)
-    head = HEADER.pack(LAYOUT, len(anchors), 0, len(words), milliseconds, digest(clip))
-    return head + words.astype("<u2").tobytes() + anchors.astype("<u2").tobytes()
+    return stored(words, anchors, milliseconds, digest(clip))
+
+
+def stored(words: UInt16s, anchors: UInt16s, milliseconds: int, digest: bytes) -> bytes:
+    head = np.zeros(1, HEAD)
+    head[0] = LAYOUT, len(anchors), len(words), milliseconds, np.frombuffer(digest, "<u8")
+    return head.tobytes() + words.astype("<u2").tobytes() + anchors.astype("<u2").tobytes()
 
 
 def digest(clip: Clip) -> bytes:
@@ -206,45 +215,40 @@ class Pairs(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """Fingerprints in one buffer, as they were stored."""
+    """Fingerprints in one buffer, as they were stored; anchors follow the words of each."""
 
     words: UInt16s  # the bytes of all as uint16
     first: Int64s  # where a clip's words begin in `words`
-    frames: Int64s
-    anchors: Int64s  # number of its anchors, which follow the words
-    milliseconds: UInt32s
-    digest: UInt64s  # [n, 2]: equal for clips of the same samples
+    heads: NDArray[np.void]  # HEAD
 
 
 def parsed(blob: pa.LargeBinaryArray) -> Parsed:
     """Fingerprints without nulls. ValueError if one is damaged or of another version."""
     buffers = blob.buffers()
     offsets = np.frombuffer(buffers[1], np.int64)[blob.offset : blob.offset + len(blob) + 1]
-    size = HEADER.size
     data = np.frombuffer(buffers[2] or b"", np.uint8)
     data = data[: len(data) // 2 * 2]
     first, length = offsets[:-1], np.diff(offsets)
-    if (length < size).any() or (first % 2).any():
+    if (length < HEAD.itemsize).any() or (first % 2).any():
         raise ValueError("a fingerprint is damaged")
-    heads = data[first[:, None] + np.arange(size)]
-    frames = heads[:, 4:8].copy().view("<u4")[:, 0].astype(np.int64)
-    anchors = heads[:, 1].astype(np.int64)
-    expected = size + 2 * frames + 6 * anchors
-    if (heads[:, 0] != LAYOUT).any() or (length != expected).any():
+    heads = data[first[:, None] + np.arange(HEAD.itemsize)].view(HEAD)[:, 0]
+    expected = HEAD.itemsize + 2 * heads["frames"].astype(np.int64) + 6 * heads["anchors"]
+    if (heads["layout"] != LAYOUT).any() or (length != expected).any():
         raise ValueError("a fingerprint is damaged, or of another version")
-    return Parsed(
-        words=data.view("<u2"),
-        first=(first + size) // 2,
-        frames=frames,
-        anchors=anchors,
-        milliseconds=heads[:, 8:12].copy().view("<u4")[:, 0],
-        digest=heads[:, 12:28].copy().view("<u8"),
-    )
+    return Parsed(data.view("<u2"), (first + HEAD.itemsize) // 2, heads)
 
 
 ANCHOR = np.dtype([("key", "<u4"), ("row", "<u4"), ("frame", "<u2")])
 KEY_PARTS = 256
 SORTED_BITS = 24  # of a key, which anchors are sorted by: a real one has 21
+#: Of each clip: where its words begin in the file, -1 without a fingerprint; how many they are;
+#: whether it has anchors; and a number that clips of the same samples share.
+ROW = np.dtype(
+    [
+        *(("first", "i8"), ("frames", "u4"), ("milliseconds", "u4")),
+        *(("anchored", "?"), ("same", "i4"), ("digest", "u8", 2)),
+    ]
+)
 
 
 class StoredFingerprints(ExitStack):
@@ -255,11 +259,7 @@ class StoredFingerprints(ExitStack):
     million clips of five seconds, the files take some 11 GB.
     """
 
-    first: Int64s  # where a row's words begin in the file; -1 without a fingerprint
-    frames: UInt32s  # number of its words
-    milliseconds: UInt32s
-    anchored: Bools  # whether it has anchors
-    same: Int32s  # equal for equal samples; -1 without a fingerprint
+    rows: NDArray[np.void]  # ROW
 
     def __init__(self) -> None:
         super().__init__()
@@ -267,37 +267,37 @@ class StoredFingerprints(ExitStack):
         self._anchors = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._edges: list[Int64s] = []  # of the parts in each piece of the file of anchors
         self._end, self._anchors_end = 0, 0  # words and anchors written
-        self._added: list[tuple[Int64s, UInt32s, UInt32s, Bools]] = []
-        self._digests = [np.empty((0, 2), np.uint64)]
-        self._rows = 0
+        self._added = [np.empty(0, ROW)]
+        self._count = 0  # rows
 
     def add(self, prints: pa.Array | pa.ChunkedArray) -> None:
         """The fingerprints of the next rows, null if a row has none. ValueError if one is
         damaged or of another version."""
         whole = prints.cast(pa.large_binary())
         blob = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
-        present = blob.is_valid().to_numpy(zero_copy_only=False)
+        present = np.flatnonzero(blob.is_valid().to_numpy(zero_copy_only=False))
         fingerprints = parsed(blob.drop_null())
-        places = _runs(fingerprints.first, fingerprints.frames)
+        heads, frames = fingerprints.heads, fingerprints.heads["frames"].astype(np.int64)
+        places = _runs(fingerprints.first, frames)
         self._words.write(fingerprints.words[places].data)
-        first = np.full(len(present), -1, np.int64)
-        first[present] = self._end + np.cumsum(fingerprints.frames) - fingerprints.frames
-        frames, milliseconds = np.zeros((2, len(present)), np.uint32)
-        frames[present], milliseconds[present] = fingerprints.frames, fingerprints.milliseconds
-        anchored = np.zeros(len(present), bool)
-        anchored[present] = fingerprints.anchors > 0
-        self._added.append((first, frames, milliseconds, anchored))
-        self._digests.append(fingerprints.digest)
-        self._add_anchors(fingerprints, self._rows + np.flatnonzero(present))
+        rows = np.zeros(len(blob), ROW)
+        rows["first"] = rows["same"] = -1
+        rows["first"][present] = self._end + np.cumsum(frames) - frames
+        for name in ("frames", "milliseconds", "digest"):
+            rows[name][present] = heads[name]
+        rows["anchored"][present] = heads["anchors"] > 0
+        self._added.append(rows)
+        self._add_anchors(fingerprints, self._count + present)
         self._end += len(places)
-        self._rows += len(present)
+        self._count += len(rows)
 
     def _add_anchors(self, fingerprints: Parsed, rows: Int64s) -> None:
-        places = _runs(fingerprints.first + fingerprints.frames, 3 * fingerprints.anchors)
+        counts = fingerprints.heads["anchors"].astype(np.int64)
+        places = _runs(fingerprints.first + fingerprints.heads["frames"], 3 * counts)
         words = fingerprints.words[places].reshape(-1, 3)
         anchors = np.empty(len(words), ANCHOR)
         anchors["key"] = words[:, 1].astype(np.uint32) << np.uint32(16) | words[:, 0]
-        anchors["row"] = np.repeat(rows, fingerprints.anchors)
+        anchors["row"] = np.repeat(rows, counts)
         anchors["frame"] = words[:, 2]
         if (anchors["frame"] >= MAX_FRAMES).any():
             raise ValueError("a fingerprint is damaged: an anchor is outside of it")
@@ -310,29 +310,24 @@ class StoredFingerprints(ExitStack):
         self._anchors_end += len(order)
 
     def finish(self) -> None:
-        none = np.empty(0, np.uint32)
-        columns = zip((none.astype(np.int64), none, none, none > 0), *self._added, strict=True)
-        self.first, self.frames, self.milliseconds, self.anchored = map(np.concatenate, columns)
+        self.rows = np.concatenate(self._added)
         self._added.clear()
-        digest = np.concatenate(self._digests)
-        self._digests.clear()
-        order = np.lexsort((digest[:, 1], digest[:, 0]))
-        begins = first_of_runs(digest[order, 0], digest[order, 1])
-        number = np.empty(len(order), np.int32)
-        number[order] = np.cumsum(begins) - 1
-        self.same = np.full(self._rows, -1, np.int32)
-        self.same[self.first >= 0] = number
+        present = np.flatnonzero(self.rows["first"] >= 0)
+        low, high = self.rows["digest"][present].T
+        order = np.lexsort((high, low))
+        self.rows["same"][present[order]] = np.cumsum(first_of_runs(low[order], high[order])) - 1
         self._words.write(bytes(2))  # an empty file cannot be mapped
         self._words.flush()
 
     def __len__(self) -> int:
-        return self._rows
+        return self._count
 
     def of_rows(self, rows: Int32s) -> Fingerprints:
         """The fingerprints of clips whose numbers are their places in `rows`."""
         words = np.asarray(np.memmap(self._words, np.uint16, "r"))
-        frames, seconds = self.frames[rows].astype(np.int64), self.milliseconds[rows] / 1000
-        return Fingerprints(words, self.first[rows], frames, seconds)
+        chosen = self.rows[rows]
+        frames, seconds = chosen["frames"].astype(np.int64), chosen["milliseconds"] / 1000
+        return Fingerprints(words, chosen["first"], frames, seconds)
 
     def anchors(self, part: int) -> NDArray[np.void]:
         """The anchors (ANCHOR) of a part of the keys, in the order of rows."""

@@ -8,12 +8,10 @@ judged. Extremes below `MIN_LEVEL` are ignored, as silence also has equal sample
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..audio import Clip
-from ..base.arrays import Float32s
+from ..base.arrays import Float32s, Int64s
 from ..settings import StageSettings, Threshold
 
 VERSION = 1
@@ -35,80 +33,32 @@ class Settings(StageSettings):
     max_longest: float | None = Threshold(None, "Longest flat top kept, samples.", ge=0)
 
 
-@dataclass(slots=True)
-class _Peak:
-    """Flat tops of one channel on one side of a stream; `sign` -1: on the negative side."""
-
-    sign: int
-    level: float = MIN_LEVEL
-    open: int = 0  # length of the run that the last block ended in
-    clipped: int = 0
-    longest: int = 0
-
-    def push(self, samples: Float32s, extreme: float) -> None:
-        """The next samples of the channel, and the furthest of them on this side."""
-        if extreme > self.level:
-            # A new extreme: earlier runs were below it, so they were not clipping.
-            self.level, self.open, self.clipped, self.longest = extreme, 0, 0, 0
-        elif extreme != self.level:  # lower, or NaN
-            self.end()
-            return
-        where = np.flatnonzero(samples == np.float32(self.sign * self.level))  # at least one
-        if len(where) < MIN_RUN and where[0] > 0 and where[-1] < len(samples) - 1:
-            self.end()  # as in most blocks: no run here counts, begins before, or may go on
-            return
-        gaps = np.flatnonzero(where[1:] - where[:-1] > 1)
-        first = np.concatenate([where[:1], where[gaps + 1]])
-        last = np.concatenate([where[gaps], where[-1:]])
-        lengths = last - first + 1
-        if first[0] == 0:
-            lengths[0] += self.open  # continued from the block before
-            self.open = 0
-        self.end()
-        if last[-1] == len(samples) - 1:
-            self.open = int(lengths[-1])  # may continue in the next block
-            lengths = lengths[:-1]
-        flat = lengths[lengths >= MIN_RUN]
-        self.clipped += int(flat.sum())
-        self.longest = max(self.longest, int(flat.max(initial=0)))
-
-    def end(self) -> None:
-        """Count the open run."""
-        if self.open >= MIN_RUN:
-            self.clipped += self.open
-            self.longest = max(self.longest, self.open)
-        self.open = 0
-
-
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    channels = len(clip.in_mix)
-    peaks = [(channel, _Peak(sign)) for channel in range(channels) for sign in (1, -1)]
-    for block in clip.mixed_blocks():
-        top, bottom = float(block.max()), float(block.min())
-        if _lower(top, bottom, [peak for _, peak in peaks]):
-            for _, peak in peaks:
-                peak.end()
-            continue
-        columns = np.ascontiguousarray(block.T)
-        for channel, peak in peaks:
-            samples = columns[channel]
-            if channels > 1:
-                top, bottom = float(samples.max()), float(samples.min())
-            peak.push(samples, top if peak.sign > 0 else -bottom)
-    for _, peak in peaks:
-        peak.end()
-    clipped = sum(peak.clipped for _, peak in peaks)
     if not clip.num_samples:
         return dict.fromkeys(COLUMNS)
+    peaks = np.array([_peaks(block) for block in clip.mixed_blocks()], np.float64)
+    levels = np.max(peaks, axis=0, initial=MIN_LEVEL, where=peaks > MIN_LEVEL)
+    places = [[np.empty(0, np.int64)] for _ in levels]
+    start = 0
+    for block, reached in zip(clip.mixed_blocks(), peaks == levels, strict=True):
+        for side in np.flatnonzero(reached).tolist():
+            level = np.float32(levels[side] if side % 2 == 0 else -levels[side])
+            places[side].append(start + np.flatnonzero(block[:, side // 2] == level))
+        start += len(block)
+    lengths = np.concatenate([_runs(np.concatenate(side)) for side in places])
+    flat = lengths[lengths >= MIN_RUN]
     return {
-        "clipping_fraction": clipped / (clip.num_samples * channels),
-        "clipping_longest": float(max(peak.longest for _, peak in peaks)),
+        "clipping_fraction": int(flat.sum()) / (clip.num_samples * len(clip.in_mix)),
+        "clipping_longest": float(flat.max(initial=0)),
     }
 
 
-def _lower(top: float, bottom: float, peaks: list[_Peak]) -> bool:
-    """Whether a block with these extremes over all channels reaches no channel's. True for most
-    blocks, and cheap to tell."""
-    highest = min(peak.level for peak in peaks if peak.sign > 0)
-    lowest = max(-peak.level for peak in peaks if peak.sign < 0)
-    return top < highest and bottom > lowest
+def _peaks(block: Float32s) -> Float32s:
+    """How far each channel reaches up and down, by turns."""
+    columns = np.ascontiguousarray(block.T)
+    return np.stack([columns.max(axis=1), -columns.min(axis=1)], 1).ravel()
+
+
+def _runs(places: Int64s) -> Int64s:
+    """How many places follow each other in each run of them."""
+    return np.diff(np.flatnonzero(np.diff(places, prepend=-2) != 1), append=len(places))

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from ..audio import Clip
 from ..base.arrays import RATE, Float32s
-from ..models import model_files, onnx_session, registry
+from ..models import onnx_session, registry
 from ..models.distillmos_graph import BINS, FRAMES
 from ..settings import StageSettings, Threshold
 from ._derived import blocks_16k
@@ -58,10 +58,6 @@ class Settings(StageSettings):
 
 def identity(settings: Settings) -> str:
     return registry.DISTILLMOS.files[0].sha256
-
-
-def check_weights(settings: Settings) -> None:
-    model_files.located(registry.DISTILLMOS, ASKED_BY)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

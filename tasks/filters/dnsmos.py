@@ -36,6 +36,7 @@ from ._derived import KEPT_SECONDS, blocks_16k, mono_16k
 VERSION = 2  # 2: windows share more, so last digits differ
 COSTLY = True
 USED_MODELS = (registry.DNSMOS,)
+ASKED_BY = _dnsmos.ASKED_BY
 COLUMNS = {
     "dnsmos_sig": ("MOS", "predicted quality of the speech, DNSMOS P.835"),
     "dnsmos_bak": ("MOS", "predicted unobtrusiveness of the background, DNSMOS P.835"),

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..audio import Clip
 from ..base.arrays import Bools, Float32s, Float64s
-from ..models import model_files, onnx_session, registry
+from ..models import onnx_session, registry
 from ..settings import StageSettings, Threshold
 from ._derived import blocks_16k
 
@@ -61,10 +61,6 @@ class Settings(StageSettings):
     )
     min_voiced: float | None = Threshold(None, "Smallest voiced share kept.", ge=0, le=1)
     max_voiced: float | None = Threshold(None, "Largest voiced share kept.", ge=0, le=1)
-
-
-def check_weights(settings: Settings) -> None:
-    model_files.located(registry.SWIFT_F0, ASKED_BY)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -24,6 +24,7 @@ VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
 USED_MODELS = (registry.CAMPPLUS,)
+ASKED_BY = "the filter speaker_purity"
 COLUMNS = {"speaker_purity": ("1", "cosine of the voices of the utterance's halves")}
 REASONS = {"speaker_purity": ("several_voices", "one_voice")}
 LEAST_S, HALF_S = 1.6, 6.0
@@ -41,10 +42,6 @@ class Settings(StageSettings):
 
 def identity(settings: Settings) -> str:
     return embedding.SHA256[:16]
-
-
-def check_weights(settings: Settings) -> None:
-    embedding.check("the filter speaker_purity", settings.path)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

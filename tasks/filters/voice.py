@@ -72,7 +72,7 @@ def identity(settings: Settings) -> str:
 
 
 def check_weights(settings: Settings) -> None:
-    embedding.check(ASKED_BY, settings.path)
+    model_files.located(registry.CAMPPLUS, ASKED_BY, settings.path)
     for name in (*settings.like, *settings.unlike):
         _of_file(name, settings.path)
 

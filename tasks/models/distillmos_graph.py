@@ -29,24 +29,24 @@ def build(tensors: Mapping[str, Float32s]) -> bytes:
     graph, x = net.graph, "x"
     for number in range(CONVOLUTIONS):
         strides = [1 if number == 0 else 2, 2 if number == CONVOLUTIONS - 1 else 1]
-        weights = [graph.floats(tensors[f"cnn.cnn.{2 * number}.{w}"]) for w in ("weight", "bias")]
+        weights = [tensors[f"cnn.cnn.{2 * number}.{w}"] for w in ("weight", "bias")]
         x = graph.op("Conv", [x, *weights], strides=strides, pads=[0, 1, 0, 1])
         x = graph.op("LeakyRelu", [x], alpha=0.1)
     # Channels and bands as features, [N, FRAMES / 2, features].
-    x = graph.op("Reshape", [x, graph.ints([0, -1, FRAMES // 2])])
+    x = graph.reshape(x, [0, -1, FRAMES // 2])
     x = graph.op("Transpose", [x], perm=[0, 2, 1])
     outer, inner = net.norm("norm_input"), net.norm("transformer.norm")
     normed = outer[0] * inner[0], outer[1] * inner[0] + inner[1]
     x = net.linear(x, net.behind(normed, "transformer.linear_proj"))
-    x = graph.op("Add", [x, graph.floats(net.tensor("transformer.position_encoding.pe"))])
+    x = graph.op("Add", [x, net.tensor("transformer.position_encoding.pe")])
     for number in range(LAYERS):
         x = net.layer(x, f"transformer.transformer_encoder.layers.{number}")
     normed = net.norm("norm_trans")
-    weight = graph.op("Relu", [net.linear(x, net.behind(normed, "pool.linear1"))])
+    weight = graph.relu(net.linear(x, net.behind(normed, "pool.linear1")))
     weight = graph.op("Softmax", [net.linear(weight, net.affine("pool.linear2"))], axis=1)
     x = graph.op("Mul", [weight, net.linear(x, net.behind(normed, "pool.linear3"))])
-    x = graph.op("Sigmoid", [graph.op("ReduceSum", [x, graph.ints([1, 2])], keepdims=0)])
-    x = graph.op("Add", [graph.op("Mul", [x, graph.floats(4)]), graph.floats(1)])
+    x = graph.op("Sigmoid", [graph.op("ReduceSum", [x, [1, 2]], keepdims=0)])
+    x = graph.op("Add", [graph.op("Mul", [x, 4.0]), 1.0])
     return graph.model([("x", ["N", 2, BINS, FRAMES])], [(x, "y", ["N"])])
 
 
@@ -75,18 +75,18 @@ class _Net:
         return weight * norm[0], bias + weight @ norm[1]
 
     def linear(self, x: str, layer: Affine) -> str:
-        x = self.graph.op("MatMul", [x, self.graph.floats(layer[0].T)])
-        return self.graph.op("Add", [x, self.graph.floats(layer[1])])
+        return self.graph.linear(x, layer[0].T, layer[1])
 
     def layer(self, x: str, name: str) -> str:
         """A transformer layer with normalisation after each of its two sums."""
         x = self.normed_sum(x, self.attention(x, f"{name}.self_attn"), f"{name}.norm1")
-        wide = self.graph.op("Relu", [self.linear(x, self.affine(f"{name}.linear1"))])
+        wide = self.graph.relu(self.linear(x, self.affine(f"{name}.linear1")))
         narrow = self.linear(wide, self.affine(f"{name}.linear2"))
         return self.normed_sum(x, narrow, f"{name}.norm2")
 
     def normed_sum(self, x: str, y: str, name: str) -> str:
-        constants = [self.graph.floats(self.tensor(f"{name}.{w}")) for w in ("weight", "bias")]
+        tensors = (self.tensor(f"{name}.{w}") for w in ("weight", "bias"))
+        constants = [self.graph.constant(values.astype(np.float32)) for values in tensors]
         total = self.graph.op("Add", [x, y])
         return self.graph.op("LayerNormalization", [total, *constants], axis=-1, epsilon=EPSILON)
 
@@ -98,7 +98,7 @@ class _Net:
 
         def by_head(number: int, perm: list[int]) -> str:
             flat = self.linear(x, (weights[number], biases[number]))
-            heads = graph.op("Reshape", [flat, graph.ints([0, 0, HEADS, depth])])
+            heads = graph.reshape(flat, [0, 0, HEADS, depth])
             return graph.op("Transpose", [heads], perm=perm)
 
         query, key, value = (
@@ -107,5 +107,5 @@ class _Net:
         )
         share = graph.op("Softmax", [graph.op("MatMul", [query, key])], axis=-1)
         y = graph.op("Transpose", [graph.op("MatMul", [share, value])], perm=[0, 2, 1, 3])
-        y = graph.op("Reshape", [y, graph.ints([0, 0, WIDTH])])
+        y = graph.reshape(y, [0, 0, WIDTH])
         return self.linear(y, self.affine(f"{name}.out_proj"))

@@ -52,27 +52,23 @@ class _Net:
 
     def model(self) -> bytes:
         graph = self._graph
-        x = graph.op("Sub", ["x", graph.floats(self._mean)])
-        x = graph.op("Mul", [x, graph.floats(self._scale)])
-        x = self._relu(self._linear(x, BINS, HIDDEN))
-        x = self._memory(self._relu(self._linear(x, HIDDEN, SIZE)))
+        x = graph.op("Sub", ["x", self._mean])
+        x = graph.op("Mul", [x, self._scale])
+        x = graph.relu(self._linear(x, BINS, HIDDEN))
+        x = self._memory(graph.relu(self._linear(x, HIDDEN, SIZE)))
         for _ in range(LAYERS - 1):
-            inner = self._relu(self._linear(x, SIZE, HIDDEN))
+            inner = graph.relu(self._linear(x, SIZE, HIDDEN))
             inner = self._linear(inner, HIDDEN, SIZE, bias=False)
             x = graph.op("Add", [x, self._memory(inner)])
-        x = self._relu(self._linear(x, SIZE, HIDDEN))
+        x = graph.relu(self._linear(x, SIZE, HIDDEN))
         y = graph.op("Sigmoid", [self._linear(x, HIDDEN, CLASSES)])
         if self._place != len(self._weights):
             raise ValueError("the bundle has other layers")
         return graph.model([("x", ["N", "T", BINS])], [(y, "y", ["N", "T", CLASSES])])
 
-    def _relu(self, x: str) -> str:
-        return self._graph.op("Relu", [x])
-
     def _linear(self, x: str, size: int, outputs: int, bias: bool = True) -> str:
-        graph = self._graph
-        x = graph.op("MatMul", [x, graph.floats(self._next(outputs, size).T)])
-        return graph.op("Add", [x, graph.floats(self._next(outputs))]) if bias else x
+        weight = self._next(outputs, size).T
+        return self._graph.linear(x, weight, self._next(outputs) if bias else None)
 
     def _memory(self, x: str) -> str:
         """The frame and its neighbours' weighted sum, as one convolution in time."""
@@ -81,5 +77,5 @@ class _Net:
         kernel[:, BACK - 1] += 1
         graph = self._graph
         x = graph.op("Transpose", [x], perm=[0, 2, 1])
-        x = graph.op("Conv", [x, graph.floats(kernel[:, None])], group=SIZE, pads=[BACK - 1, AHEAD])
+        x = graph.op("Conv", [x, kernel[:, None]], group=SIZE, pads=[BACK - 1, AHEAD])
         return graph.op("Transpose", [x], perm=[0, 2, 1])

@@ -100,7 +100,7 @@ class _Net:
         graph, layers = self.graph, self.layers
         real, imaginary = graph.slice("x", 1, 0, 1), graph.slice("x", 1, 1, 2)
         power = graph.op("Add", [self.square(real), self.square(imaginary)])
-        size = graph.op("Sqrt", [graph.op("Add", [power, graph.floats([1e-12])])])
+        size = graph.op("Sqrt", [graph.op("Add", [power, [1e-12]])])
         x = self.merged(graph.op("Concat", [size, real, imaginary], axis=1))
         x = self.neighbours(x)
         weight, bias = layers.convolution()
@@ -136,22 +136,22 @@ class _Net:
         """Multiplies the bands from LOW on by a matrix: 192 bins to 64 bands, or back."""
         matrix, _ = self.layers.matrix()
         high = self.graph.slice(x, 3, LOW, BINS)
-        high = self.graph.op("MatMul", [high, self.graph.floats(matrix)])
+        high = self.graph.op("MatMul", [high, matrix])
         return self.graph.op("Concat", [self.graph.slice(x, 3, 0, LOW), high], axis=3)
 
     def neighbours(self, x: str) -> str:
         """Each band with the one below and the one above, as three times the channels."""
-        wider = self.graph.op("Pad", [x, self.graph.ints([0, 0, 0, 1, 0, 0, 0, 1])])
+        wider = self.graph.op("Pad", [x, [0, 0, 0, 1, 0, 0, 0, 1]])
         three = [self.graph.slice(wider, 3, n, n + BANDS) for n in range(3)]
         return self.graph.op("Concat", three, axis=1)
 
     def conv(
         self, x: str, layer: tuple[Float64s, Float64s], kind: str = "Conv", /, **how: Attribute
     ) -> str:
-        return self.graph.op(kind, [x, *map(self.graph.floats, layer)], **how)
+        return self.graph.op(kind, [x, *layer], **how)
 
     def prelu(self, x: str) -> str:
-        return self.graph.op("PRelu", [x, self.graph.floats(self.layers.slope())])
+        return self.graph.op("PRelu", [x, self.layers.slope()])
 
     def state(self, name: str, shape: Shape) -> str:
         """A state, which the caller passes from call to call."""
@@ -176,9 +176,9 @@ class _Net:
         h = self.prelu(self.conv(h, self.layer(turned, deep=True), **how, group=CHANNELS))
         h = self.conv(h, self.layer(turned))
         h = graph.op("Mul", [h, self.gate(h, name)])
-        pairs = [graph.op("Unsqueeze", [y, graph.ints([2])]) for y in (h, theirs)]
+        pairs = [graph.op("Unsqueeze", [y, [2]]) for y in (h, theirs)]
         whole = graph.op("Concat", pairs, axis=2)
-        return graph.op("Reshape", [whole, graph.ints([1, CHANNELS, -1, WIDTH])])
+        return graph.reshape(whole, [1, CHANNELS, -1, WIDTH])
 
     def layer(self, turned: bool, deep: bool = False) -> tuple[Float64s, Float64s]:
         """The next convolution; `deep`: depthwise."""
@@ -196,20 +196,15 @@ class _Net:
         before = self.state(f"{name}_gate", shape)
         y, after = self.recurrent(power, CHANNELS, before)
         self.hand_on(after, f"{name}_gate", shape)
-        flat = graph.op("Reshape", [y, graph.ints([-1, CHANNELS])])
-        open_ = graph.op("Sigmoid", [self.linear(flat)])  # [T, 8]
+        flat = graph.reshape(y, [-1, CHANNELS])
+        open_ = graph.op("Sigmoid", [graph.linear(flat, *self.layers.linear())])  # [T, 8]
         open_ = graph.op("Transpose", [open_], perm=[1, 0])
-        return graph.op("Reshape", [open_, graph.ints([1, CHANNELS // 2, -1, 1])])
-
-    def linear(self, x: str) -> str:
-        weight, bias = self.layers.linear()
-        x = self.graph.op("MatMul", [x, self.graph.floats(weight)])
-        return self.graph.op("Add", [x, self.graph.floats(bias)])
+        return graph.reshape(open_, [1, CHANNELS // 2, -1, 1])
 
     def recurrent(self, x: str, hidden: int, before: str, **how: str) -> tuple[str, str]:
         """[steps, n, in] to [steps, directions, n, hidden], and the last state."""
-        constants = [*map(self.graph.floats, self.layers.gates())]
-        inputs = [x, *constants, "", before] if before else [x, *constants]
+        gates = self.layers.gates()
+        inputs = [x, *gates, "", before] if before else [x, *gates]
         y, after = self.graph.several(
             2, "GRU", inputs, hidden_size=hidden, linear_before_reset=1, **how
         )
@@ -220,15 +215,15 @@ class _Net:
         groups."""
         graph, half = self.graph, CHANNELS // 2
         x = graph.op("Transpose", [x], perm=[0, 2, 3, 1])
-        x = graph.op("Reshape", [x, graph.ints([-1, WIDTH, CHANNELS])])  # [T, 33, 16]
+        x = graph.reshape(x, [-1, WIDTH, CHANNELS])  # [T, 33, 16]
         bands = graph.op("Transpose", [x], perm=[1, 0, 2])
         both = []
         for low in (0, half):
             group = self.graph.slice(bands, 2, low, low + half)
             y, _ = self.recurrent(group, half // 2, "", direction="bidirectional")
             y = graph.op("Transpose", [y], perm=[0, 2, 1, 3])
-            both.append(graph.op("Reshape", [y, graph.ints([WIDTH, -1, half])]))
-        y = self.linear(graph.op("Concat", both, axis=2))
+            both.append(graph.reshape(y, [WIDTH, -1, half]))
+        y = graph.linear(graph.op("Concat", both, axis=2), *self.layers.linear())
         x = self.normed_sum(x, graph.op("Transpose", [y], perm=[1, 0, 2]))
         shape: Shape = [1, WIDTH, CHANNELS]
         before = self.state(name, shape)
@@ -236,17 +231,18 @@ class _Net:
         for low in (0, half):
             group, state = (self.graph.slice(t, 2, low, low + half) for t in (x, before))
             y, last = self.recurrent(group, half, state)
-            both.append(graph.op("Squeeze", [y, graph.ints([1])]))
+            both.append(graph.op("Squeeze", [y, [1]]))
             after.append(last)
         self.hand_on(graph.op("Concat", after, axis=2), name, shape)
-        x = self.normed_sum(x, self.linear(graph.op("Concat", both, axis=2)))
+        x = self.normed_sum(
+            x, graph.linear(graph.op("Concat", both, axis=2), *self.layers.linear())
+        )
         x = graph.op("Transpose", [x], perm=[2, 0, 1])
-        return graph.op("Unsqueeze", [x, graph.ints([0])])
+        return graph.op("Unsqueeze", [x, [0]])
 
     def normed_sum(self, x: str, y: str) -> str:
         """x + y, with y normalised over the bands and channels of each frame."""
         name = next(self.layers.norms)
         arrays = (self.layers.array(f"{name}.{w}") for w in ("weight", "bias"))
-        constants = [*map(self.graph.floats, arrays)]
-        y = self.graph.op("LayerNormalization", [y, *constants], axis=-2, epsilon=1e-8)
+        y = self.graph.op("LayerNormalization", [y, *arrays], axis=-2, epsilon=1e-8)
         return self.graph.op("Add", [x, y])

@@ -163,17 +163,19 @@ class Graph:
         self._graph.name = name
         self._count = 0
 
-    def op(self, kind: str, inputs: Sequence[str], **attributes: Attribute) -> str:
-        """Add a node with one output; returns the output's name."""
+    def op(self, kind: str, inputs: Sequence[object], **attributes: Attribute) -> str:
+        """Add a node with one output; returns the output's name. `inputs`: names of tensors, and
+        constants: whole numbers become int64, others float32."""
         return self.several(1, kind, inputs, **attributes)[0]
 
     def several(
-        self, count: int, kind: str, inputs: Sequence[str], **attributes: Attribute
+        self, count: int, kind: str, inputs: Sequence[object], **attributes: Attribute
     ) -> list[str]:
         """Like `op`, with `count` outputs. The name of an omitted input is empty."""
+        names = [given if isinstance(given, str) else self._plain(given) for given in inputs]
         outputs = [f"t{self._count + 1 + number}" for number in range(count)]
         self._count += count
-        node = self._graph.node.add(input=inputs, output=outputs, op_type=kind)
+        node = self._graph.node.add(input=names, output=outputs, op_type=kind)
         for name, value in sorted(attributes.items()):
             field, number = _ATTRIBUTES.get(type(value), _INTS)
             node.attribute.add(name=name, type=number, **{field: value})
@@ -181,15 +183,22 @@ class Graph:
 
     def slice(self, x: str, axis: int, first: int, last: int) -> str:
         """Indices `first` to `last`, exclusive, of an axis."""
-        return self.op("Slice", [x, self.ints([first]), self.ints([last]), self.ints([axis])])
+        return self.op("Slice", [x, [first], [last], [axis]])
 
-    def floats(self, values: object) -> str:
-        """A constant of float32."""
-        return self.constant(np.asarray(values, np.float32))
+    def relu(self, x: str) -> str:
+        return self.op("Relu", [x])
 
-    def ints(self, values: object) -> str:
-        """A constant of int64."""
-        return self.constant(np.asarray(values, np.int64))
+    def reshape(self, x: str, shape: Sequence[int]) -> str:
+        return self.op("Reshape", [x, shape])
+
+    def linear(self, x: str, weight: object, bias: object = None) -> str:
+        """`x` times a matrix [in, out], plus a bias [out] if there is one."""
+        x = self.op("MatMul", [x, weight])
+        return x if bias is None else self.op("Add", [x, bias])
+
+    def _plain(self, values: object) -> str:
+        array = np.asarray(values)
+        return self.constant(array.astype(np.float32 if array.dtype.kind == "f" else np.int64))
 
     def constant(self, values: NDArray[np.generic] | np.generic) -> str:
         """A constant of the values' own type, one of `_DATA_TYPES`."""

@@ -24,27 +24,30 @@ def build(tensors: Mapping[str, Float32s]) -> bytes:
     graph = Graph("segmentation-3.0")
 
     def norm(x: str, name: str) -> str:
-        scale, bias = (graph.floats(tensors[f"sincnet.{name}.{w}"]) for w in ("weight", "bias"))
+        scale, bias = (tensors[f"sincnet.{name}.{w}"] for w in ("weight", "bias"))
         return graph.op("InstanceNormalization", [x, scale, bias], epsilon=1e-5)
 
     def pooled(x: str, number: int) -> str:
         x = graph.op("MaxPool", [x], kernel_shape=[3], strides=[3])
         return graph.op("LeakyRelu", [norm(x, f"norm1d.{number}")], alpha=0.01)
 
+    def linear(x: str, name: str) -> str:
+        return graph.linear(x, tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
+
     x = norm("x", "wav_norm1d")
-    x = graph.op("Conv", [x, graph.floats(band_passes(tensors))], strides=[10])
+    x = graph.op("Conv", [x, band_passes(tensors)], strides=[10])
     x = pooled(graph.op("Abs", [x]), 0)
     for number in (1, 2):
         name = f"sincnet.conv1d.{number}"
-        weights = [graph.floats(tensors[f"{name}.{w}"]) for w in ("weight", "bias")]
+        weights = [tensors[f"{name}.{w}"] for w in ("weight", "bias")]
         x = pooled(graph.op("Conv", [x, *weights]), number)
     x = graph.op("Transpose", [x], perm=[2, 0, 1])
     for layer in range(LAYERS):
         x = _lstm(graph, x, tensors, layer)
     x = graph.op("Transpose", [x], perm=[1, 0, 2])
     for name in ("linear.0", "linear.1"):
-        x = graph.op("LeakyRelu", [_linear(graph, x, tensors, name)], alpha=0.01)
-    x = graph.op("LogSoftmax", [_linear(graph, x, tensors, "classifier")], axis=-1)
+        x = graph.op("LeakyRelu", [linear(x, name)], alpha=0.01)
+    x = graph.op("LogSoftmax", [linear(x, "classifier")], axis=-1)
     return graph.model([("x", ["N", 1, 160_000])], [(x, "y", ["N", 589, 7])])
 
 
@@ -74,11 +77,6 @@ def band_passes(tensors: Mapping[str, Float32s]) -> Float32s:
     return scaled[:, None]
 
 
-def _linear(graph: Graph, x: str, tensors: Mapping[str, Float32s], name: str) -> str:
-    x = graph.op("MatMul", [x, graph.floats(tensors[f"{name}.weight"].T)])
-    return graph.op("Add", [x, graph.floats(tensors[f"{name}.bias"])])
-
-
 def _lstm(graph: Graph, x: str, tensors: Mapping[str, Float32s], layer: int) -> str:
     """One bidirectional layer, [T, N, in] to [T, N, 256]."""
 
@@ -92,12 +90,12 @@ def _lstm(graph: Graph, x: str, tensors: Mapping[str, Float32s], layer: int) -> 
         "LSTM",
         [
             x,
-            graph.floats(np.stack(both("weight_ih"))),
-            graph.floats(np.stack(both("weight_hh"))),
-            graph.floats(np.stack([np.concatenate(pair) for pair in biases])),
+            np.stack(both("weight_ih")),
+            np.stack(both("weight_hh")),
+            np.stack([np.concatenate(pair) for pair in biases]),
         ],
         direction="bidirectional",
         hidden_size=HIDDEN,
     )
     y = graph.op("Transpose", [y], perm=[0, 2, 1, 3])  # [T, 2, N, 128] to [T, N, 2, 128]
-    return graph.op("Reshape", [y, graph.ints([0, 0, 2 * HIDDEN])])
+    return graph.reshape(y, [0, 0, 2 * HIDDEN])

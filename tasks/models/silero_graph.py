@@ -55,53 +55,48 @@ class _Net:
         """Magnitudes [n, FRAMES, BINS] of frames that overlap by half; the last one is padded by
         reflection."""
         graph = self.graph
-        x = graph.op("Pad", [x, graph.ints([0, 0, 0, GIVEN % HOP])], mode="reflect")
-        x = self.reshaped(x, [-1, FRAMES + 1, HOP])
+        x = graph.op("Pad", [x, [0, 0, 0, GIVEN % HOP]], mode="reflect")
+        x = self.graph.reshape(x, [-1, FRAMES + 1, HOP])
         x = self.side_by_side(x, [(0, FRAMES), (1, FRAMES + 1)], axis=2)
         basis = self.constants["encoder.feature_extractor.forward_basis_buffer"][:, 0]
-        x = graph.op("MatMul", [self.reshaped(x, [-1, FRAME]), graph.floats(basis.T)])
+        x = graph.op("MatMul", [self.graph.reshape(x, [-1, FRAME]), basis.T])
         parts = [self.graph.slice(x, 1, 0, BINS), self.graph.slice(x, 1, BINS, 2 * BINS)]
         power = graph.op("Add", [graph.op("Mul", [part, part]) for part in parts])
-        return self.reshaped(graph.op("Sqrt", [power]), [-1, FRAMES, BINS])
+        return self.graph.reshape(graph.op("Sqrt", [power]), [-1, FRAMES, BINS])
 
     def same(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """A layer with a kernel of three frames, at stride 1: [n, FRAMES * channels]."""
         graph = self.graph
-        x = graph.op("Pad", [x, graph.ints([0, 1, 0, 0, 1, 0])])
+        x = graph.op("Pad", [x, [0, 1, 0, 0, 1, 0]])
         x = self.side_by_side(x, [(tap, tap + FRAMES) for tap in range(3)], axis=2)
-        x = self.layer(self.reshaped(x, [-1, 3 * weight.shape[1]]), weight, bias)
-        return self.reshaped(x, [-1, FRAMES * weight.shape[0]])
+        x = self.layer(self.graph.reshape(x, [-1, 3 * weight.shape[1]]), weight, bias)
+        return self.graph.reshape(x, [-1, FRAMES * weight.shape[0]])
 
     def halved(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """A layer with a kernel of three frames, at stride 2: [n, 2 * channels]."""
         graph, width = self.graph, weight.shape[1]
-        x = graph.op("Pad", [x, graph.ints([0, width, 0, 0])])
+        x = graph.op("Pad", [x, [0, width, 0, 0]])
         x = self.side_by_side(x, [(0, 3 * width), (2 * width, 5 * width)], axis=1)
-        x = self.layer(self.reshaped(x, [-1, 3 * width]), weight, bias)
-        return self.reshaped(x, [-1, 2 * weight.shape[0]])
+        x = self.layer(self.graph.reshape(x, [-1, 3 * width]), weight, bias)
+        return self.graph.reshape(x, [-1, 2 * weight.shape[0]])
 
     def layer(self, x: str, weight: Float32s, bias: Float32s) -> str:
         """`weight` [out, in, taps] on [rows, taps * in]: ReLU of [rows, out]."""
         matrix = weight.transpose(2, 1, 0).reshape(-1, weight.shape[0])
-        floats = self.graph.floats
-        return self.graph.op("Relu", [self.graph.op("Gemm", [x, floats(matrix), floats(bias)])])
+        return self.graph.relu(self.graph.op("Gemm", [x, matrix, bias]))
 
     def recurrent(self, x: str) -> tuple[str, str, str]:
         """The LSTM's output [n, STATE] for the windows in order, and its state after them."""
         graph = self.graph
-        x = graph.op("Unsqueeze", [x, graph.ints([1])])
-        gates = [graph.floats(self.constants[f"onnx::LSTM_{n}"]) for n in (209, 210, 211)]
+        x = graph.op("Unsqueeze", [x, [1]])
+        gates = [self.constants[f"onnx::LSTM_{n}"] for n in (209, 210, 211)]
         y, h, c = graph.several(3, "LSTM", [x, *gates, "", "h", "c"], hidden_size=STATE)
-        return self.reshaped(y, [-1, STATE]), h, c
+        return self.graph.reshape(y, [-1, STATE]), h, c
 
     def probabilities(self, x: str) -> str:
         graph = self.graph
         weight, bias = (self.constants[f"decoder.conv1d.{name}"] for name in ("weight", "bias"))
-        x = graph.op("MatMul", [graph.op("Relu", [x]), graph.floats(weight[0])])
-        return graph.op("Sigmoid", [graph.op("Add", [x, graph.floats(bias)])])
-
-    def reshaped(self, x: str, shape: Sequence[int]) -> str:
-        return self.graph.op("Reshape", [x, self.graph.ints(shape)])
+        return graph.op("Sigmoid", [graph.linear(graph.relu(x), weight[0], bias)])
 
     def side_by_side(self, x: str, spans: Sequence[tuple[int, int]], axis: int) -> str:
         """Parts of the second axis, joined along `axis`."""

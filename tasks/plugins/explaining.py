@@ -67,16 +67,12 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
     phrases: dict[str, list[str]] = {}
     hints: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_input=False):
-        steps = [*_steps(fault, data)]
+        steps, owner, given = _followed(fault, model, data)
         place = ".".join([where, *map(str, steps)]).strip(".")
-        given = _given(steps, data)
         if fault["type"] == "too_short" and given:  # its entries are at fault, and reported
             continue
         hints.setdefault(place, _hint(fault, place, given))
         if fault["type"] == "extra_forbidden":
-            owner = model
-            for step in steps[:-1]:
-                owner = _child(owner, step)
             words = ": " + unknown(str(steps[-1]), list(owner.model_fields))
         else:
             words = _words(fault)
@@ -91,18 +87,6 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
         whole = MUST + " or ".join(kinds) if len(kinds) == len(listed) else "; ".join(listed)
         sentences.append(f"{place or 'settings'}{whole}{hints[place]}")
     return sentences
-
-
-def _given(steps: Sequence[int | str], data: Any) -> Any:
-    """The value at a place of `data`; None if there is none."""
-    for step in steps:
-        if isinstance(data, BaseModel):
-            data = {**dict(data), **(data.model_extra or {})}
-        try:
-            data = data[step]
-        except (LookupError, TypeError):
-            return None
-    return data
 
 
 def _hint(fault: ErrorDetails, place: str, given: Any) -> str:
@@ -144,19 +128,27 @@ def crossed(given: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{low} ({least:g}) is above {high} ({most:g}), so nothing can pass"
 
 
-def _steps(fault: ErrorDetails, data: Any) -> Iterator[int | str]:
-    """The fault's place without the type names that Pydantic inserts."""
-    last = len(fault["loc"]) - 1
-    for depth, step in enumerate(fault["loc"]):
-        named_only = depth == last and fault["type"] in ("missing", "extra_forbidden")
+def _followed(
+    fault: ErrorDetails, model: type[BaseModel], data: Any
+) -> tuple[list[int | str], type[BaseModel], Any]:
+    """The fault's place without the type names that Pydantic inserts; the model whose field its
+    last step is; and the value there, None if there is none."""
+    steps: list[int | str] = []
+    owner = inner = model
+    named_only = fault["type"] in ("missing", "extra_forbidden")
+    for depth, step in enumerate(fault["loc"], 1):
         if isinstance(data, BaseModel):
             data = {**dict(data), **(data.model_extra or {})}
         in_list = isinstance(data, list | tuple) and isinstance(step, int) and step < len(data)
         if in_list or (isinstance(data, Mapping) and step in data):
             data = data[step]
-            yield step
-        elif named_only:
-            yield step
+        elif named_only and depth == len(fault["loc"]):
+            data = None
+        else:
+            continue
+        steps.append(step)
+        owner, inner = inner, _child(inner, step)
+    return steps, owner, data
 
 
 def _words(fault: ErrorDetails) -> str:

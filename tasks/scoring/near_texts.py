@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +69,8 @@ def groups(
         group = np.arange(count)
         if near and count:
             marks, sizes = np.zeros(count, np.uint64), np.zeros(count, np.int32)
-            with tempfile.TemporaryFile(dir=scratch) as sketches:
+            with tempfile.TemporaryFile(dir=scratch) as file:
+                sketches = np.memmap(file, np.uint64, "w+", shape=(BANDS, int(count)))
                 for first in range(0, count, AT_ONCE):
                     _sketch(database, sketches, first, marks, sizes)
                 group = _joined(database, sketches, group, marks, sizes)
@@ -81,7 +82,11 @@ def groups(
 
 
 def _sketch(
-    database: DuckDBPyConnection, sketches: IO[bytes], first: int, marks: UInt64s, sizes: Int32s
+    database: DuckDBPyConnection,
+    sketches: NDArray[np.uint64],
+    first: int,
+    marks: UInt64s,
+    sizes: Int32s,
 ) -> None:
     """Write to `sketches`, uint64 [BANDS, texts], the bands of the long texts from `first` on. Sets
     their `sizes`, the number of distinct pairs, and `marks`, a bit for each pair by its hash."""
@@ -100,11 +105,7 @@ def _sketch(
     sizes[local + first] = count[local]
     bits = np.uint64(1) << (pair >> np.uint64(58))
     marks[local + first] = np.bitwise_or.reduceat(bits, starts)
-    keys = np.zeros((BANDS, len(some)), np.uint64)
-    keys[:, local] = bands(text, pair, *_HASHING).T
-    for number, key in enumerate(keys):
-        sketches.seek(8 * (number * len(sizes) + first))
-        sketches.write(key.data)
+    sketches[:, local + first] = bands(text, pair, *_HASHING).T
 
 
 def hashing(seed: int, count: int) -> NDArray[np.uint64]:
@@ -167,7 +168,7 @@ def mixed(values: UInt64s) -> UInt64s:
 
 def _joined(
     database: DuckDBPyConnection,
-    sketches: IO[bytes],
+    sketches: NDArray[np.uint64],
     group: Int64s,
     marks: UInt64s,
     sizes: Int32s,
@@ -177,11 +178,8 @@ def _joined(
     numbers = np.flatnonzero(sizes).astype(np.int32)  # of long texts
     if not len(numbers):
         return group
-    for band in range(BANDS):
-        size = 8 * len(sizes)
-        sketches.seek(band * size)
-        values = np.frombuffer(sketches.read(size).ljust(size, b"\0"), np.uint64)
-        for more in _proposed(numbers, values[numbers]):
+    for band in sketches:
+        for more in _proposed(numbers, band[numbers]):
             more = _apart(group, more)
             more = np.compress(_may_be_near(marks[more], sizes[more]), more, axis=1)
             pairs = np.concatenate([pairs, more], axis=1)

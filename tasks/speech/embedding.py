@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..base.arrays import Float32s
-from ..models import model_files, onnx_session, registry
+from ..models import onnx_session, registry
 from .fbank import Fbank
 
 SIZE = 192
@@ -17,11 +17,6 @@ FBANK = Fbank()  # the input: 80 energies up to 8 kHz
 fbank = FBANK.log_energies  # of float32 [n] at 16 kHz; fewer than 400 samples give no frames
 BINS = FBANK.bins
 SHA256 = registry.CAMPPLUS.files[0].sha256
-
-
-def check(asked_by: str, folder: str | None) -> None:
-    """ConfigError, with the command that downloads the model, unless it is there."""
-    model_files.located(registry.CAMPPLUS, asked_by, folder)
 
 
 def embed(features: Float32s, folder: str | None = None) -> Float32s:

@@ -8,11 +8,13 @@ windows of 32 ms at 16 kHz.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
-from ..audio.types import Sides
+from ..audio.types import Sides, regroup
 from ..base.arrays import RATE, Bools, Float32s, Float64s
 from .silero import WINDOW, MonoStream, fresh_probabilities
 
@@ -63,22 +65,19 @@ def looked_at(blocks: Blocks, rate: int, channels: int) -> Sides:
 def _chunks(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[Float32s]:
     """The samples at 16 kHz, float32 [windows, WINDOW, channels], CHUNK windows at a time, so that
     the result does not depend on the blocks."""
+    size = CHUNK * WINDOW
+    pieces = regroup(_resampled(blocks, rate, channels), size)
+    for piece in islice(pieces, math.ceil(LOOKED * RATE / size)):
+        if count := len(piece) // WINDOW:
+            yield piece[: count * WINDOW].reshape(count, WINDOW, channels)
+
+
+def _resampled(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[Float32s]:
+    """The samples at 16 kHz, float32 [n, channels]."""
     streams = [MonoStream(rate) for _ in range(channels)]
-    waiting = np.empty((0, channels), np.float32)
-    size, left = CHUNK * WINDOW, int(LOOKED * RATE)
     for block in blocks:
-        new = [stream.push(block[:, n]) for n, stream in enumerate(streams)]
-        waiting = np.concatenate([waiting, np.stack(new, 1)])
-        while len(waiting) >= size:
-            yield waiting[:size].reshape(CHUNK, WINDOW, channels)
-            waiting = waiting[size:]
-            left -= size
-            if left <= 0:
-                return
-    waiting = np.concatenate([waiting, np.stack([stream.finish() for stream in streams], 1)])
-    count = len(waiting) // WINDOW
-    if count:
-        yield waiting[: count * WINDOW].reshape(count, WINDOW, channels)
+        yield np.stack([stream.push(block[:, n]) for n, stream in enumerate(streams)], 1)
+    yield np.stack([stream.finish() for stream in streams], 1)
 
 
 def _levels(grid: Float32s) -> Float64s:

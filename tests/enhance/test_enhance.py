@@ -18,7 +18,7 @@ from tests.helpers.fetched import CORPUS
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError, ItemError
-from uttermill.tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
+from uttermill.tasks.enhance import Enhancer, deepfilter, separator_onnx
 from uttermill.tasks.models import onnx_session
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
@@ -193,14 +193,17 @@ def test_what_is_no_separator(tmp_path: Path) -> None:
         separator_onnx.check_weights(separator_onnx.Settings(path=str(model)))
 
 
-@pytest.mark.parametrize("module", [deepfilter, gtcrn])
-def test_weights_that_are_missing_or_others(module: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("use", ["deepfilter", "gtcrn"])
+def test_weights_that_are_missing_or_others(use: str, tmp_path: Path) -> None:
+    plugin, settings = plugins.ENHANCE.resolve(
+        Plugin.model_validate({"use": use, "path": str(tmp_path)})
+    )
     with pytest.raises(ConfigError, match="run `"):
-        module.check_weights(module.Settings(path=str(tmp_path)))
-    [model] = module.USED_MODELS
+        plugin.check_weights(settings)
+    [model] = plugin.USED_MODELS
     (tmp_path / model.files[0].name).write_bytes(b"other")
     with pytest.raises(ConfigError, match="sha256 differs"):
-        module.check_weights(module.Settings(path=str(tmp_path)))
+        plugin.check_weights(settings)
 
 
 # --- clips ----------------------------------------------------------------------------------------

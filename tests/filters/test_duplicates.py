@@ -222,7 +222,7 @@ def test_clips_of_no_sound_have_only_exact_copies() -> None:
     clips += [np.ones(1, np.float32), np.full(RATE, np.nan, np.float32), np.full(RATE, 1e30)]
     prints = [print_of(clip) for clip in clips]
     found = find(prints)
-    assert {len(each) for each in prints} == {fingerprinting.HEADER.size}
+    assert {len(each) for each in prints} == {fingerprinting.HEAD.itemsize}
     assert found.original.tolist() == [-1, -1, 1, -1, -1, 3, -1, -1, -1]
     assert (found.error[found.exact] == 0).all()
 
@@ -382,9 +382,7 @@ def prints(chance: np.random.Generator, same_length: bool) -> list[bytes]:
             anchors = np.column_stack([key & 65535, key >> 16, at]).astype(np.uint16)
             if chance.random() < 0.03:
                 anchors = anchors[:0]
-        digest = chance.bytes(16)
-        head = fingerprinting.HEADER.pack(1, len(anchors), 0, len(words), milliseconds, digest)
-        found.append(head + words.astype("<u2").tobytes() + anchors.astype("<u2").tobytes())
+        found.append(fingerprinting.stored(words, anchors, milliseconds, chance.bytes(16)))
     return found
 
 
@@ -392,7 +390,7 @@ def changed(
     data: bytes, chance: np.random.Generator
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint16], int]:
     """Some bits are wrong, some anchors gone; maybe the beginning is cut off."""
-    _, count, _, frames, milliseconds, _ = fingerprinting.HEADER.unpack(data[:28])
+    _, count, frames, milliseconds, _ = np.frombuffer(data, fingerprinting.HEAD, 1)[0].tolist()
     words = np.frombuffer(data, np.uint16, frames, 28).copy()
     anchors = np.frombuffer(data, np.uint16, 3 * count, 28 + 2 * frames).reshape(-1, 3).copy()
     wrong = chance.random((frames, 16)) < chance.choice([0.02, 0.08, 0.16])

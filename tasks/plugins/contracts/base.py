@@ -48,8 +48,10 @@ class LoadedPlugin(ABC):
         no model. ConfigError if the model is missing."""
         return None
 
-    #: The models of the registry that it uses whatever its settings.
+    #: The models of the registry that it uses whatever its settings, and how messages about them
+    #: name it.
     USED_MODELS: tuple[Model, ...] = ()
+    ASKED_BY: str = ""
 
     def known_models(self, settings: PluginSettings) -> tuple[Model, ...]:
         """The models that it uses: a version's data card names them."""
@@ -60,9 +62,14 @@ class LoadedPlugin(ABC):
         starts; ConfigError if they are missing."""
         return sum(model.size for model in self.known_models(settings))
 
-    def check_weights(self, settings: PluginSettings) -> None:  # noqa: B027 - a default
+    def check_weights(self, settings: PluginSettings) -> None:
         """Check this machine for what it needs; ConfigError with the command that installs it.
-        Called before a worker starts."""
+        Called before a worker starts. Default: for USED_MODELS, in the folder that its setting
+        `path` names, if it has one."""
+        from ...models import model_files
+
+        for model in self.USED_MODELS:
+            model_files.located(model, self.ASKED_BY, dict(settings).get("path"))
 
     def wants_gpu(self, settings: PluginSettings) -> bool:
         """Whether it runs on a GPU if its worker sees one."""

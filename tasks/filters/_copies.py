@@ -30,6 +30,7 @@ from ._fingerprints import (
     ALIGN_FRAMES,
     BITS,
     HOP_SECONDS,
+    PAIR,
     Fingerprints,
     Pairs,
     StoredFingerprints,
@@ -37,6 +38,7 @@ from ._fingerprints import (
 )
 
 MAX_ROUNDS = 32
+COPY = np.dtype([*PAIR.descr, ("error", "f8"), ("drift", "f8")])
 
 
 class Copies(NamedTuple):
@@ -67,85 +69,72 @@ def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thre
     looked_at = (first == number) & prints.rows["anchored"][row]
     of_row[row[looked_at]] = number[looked_at]
     clips = prints.of_rows(row)
-    pairs = Pairs.joined([])
+    pairs = np.empty(0, PAIR)
     if thresholds.max_error > 0:
         pairs = candidates(prints, clips, of_row, thresholds)
     near = _find_originals(clips, pairs, thresholds)
     del of_row, looked_at
 
-    copies = np.flatnonzero(near.original >= 0)
     original = number.copy()
-    original[near.clips[copies]] = near.clips[near.original[copies]]
+    original[near["other"]] = near["one"]
     original = original[first]
     copy = np.flatnonzero(original != number)
     exact = same[original[copy]] == same[copy]
     error, drift = np.zeros((2, len(copy)))
-    place = np.searchsorted(near.clips, first[copy[~exact]])
-    error[~exact], drift[~exact] = near.error[place], near.drift[place]
+    place = np.searchsorted(near["other"], first[copy[~exact]])
+    error[~exact], drift[~exact] = near["error"][place], near["drift"][place]
     return Copies(row[copy], row[original[copy]], error, drift, exact)
 
 
-class _Originals:
-    """For some clips: the index of each one's original, or -1, and how the two differ."""
+def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -> Pairs:
+    """Each re-encoded copy among these pairs, `other`, with its original; COPY, in order."""
+    copies = copies_among(clips, pairs, thresholds)
+    linked = np.sort(np.concatenate([copies["one"], copies["other"]]))
+    numbers = linked[first_of_runs(linked)]
+    seconds = clips.seconds[numbers]
+    originals = np.full(len(numbers), -1, COPY)  # by places among `numbers`
 
-    def __init__(self, clips: Int64s) -> None:
-        self.clips = clips
-        self.original: Int64s = np.full(len(clips), -1, np.int64)
-        self.error: Float64s = np.full(len(clips), np.nan)
-        self.drift: Float64s = np.full(len(clips), np.nan)
+    def assign(some: Pairs) -> None:
+        originals[some["other"]] = some
 
-    def assign(self, pairs: Pairs, compared: Comparison) -> None:
-        self.original[pairs.other] = pairs.one
-        self.error[pairs.other] = compared.error
-        self.drift[pairs.other] = compared.drift
-
-
-def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -> _Originals:
-    """Originals of the re-encoded copies among these pairs."""
-    pairs, compared = copies_among(clips, pairs, thresholds)
-    linked = np.sort(np.concatenate([pairs.one, pairs.other]))
-    originals = _Originals(linked[first_of_runs(linked)])
-    seconds = clips.seconds[originals.clips]
-    pairs = _among(originals.clips, pairs)
+    copies = _among(numbers, copies)
     for _ in range(MAX_ROUNDS):
-        if not len(pairs.one):
-            return originals
-        linked = np.unique(np.concatenate([pairs.one, pairs.other]))
-        original = _best_of_group(pairs, linked, len(originals.clips))
-        direct = np.flatnonzero(original[pairs.one] == pairs.one)
-        originals.assign(pairs.take(direct), compared.take(direct))
+        if not len(copies):
+            break
+        linked = np.unique(np.concatenate([copies["one"], copies["other"]]))
+        original = _best_of_group(copies, linked, len(numbers))
+        assign(copies[original[copies["one"]] == copies["one"]])
         # Members that share no pair with the original are compared with it now.
-        rest = linked[(original[linked] != linked) & (originals.original[linked] < 0)]
+        rest = linked[(original[linked] != linked) & (originals["one"][linked] < 0)]
         padding = np.abs(seconds[rest] - seconds[original[rest]])
         rest = rest[padding <= thresholds.max_padding]
-        ends = originals.clips[original[rest]], originals.clips[rest]
-        indirect = aligned(clips, *ends, thresholds.max_offset)
-        more, compared_too = copies_among(clips, indirect, thresholds)
-        originals.assign(_among(originals.clips, more), compared_too)
-        free = originals.original < 0
+        indirect = aligned(clips, numbers[original[rest]], numbers[rest], thresholds.max_offset)
+        assign(_among(numbers, copies_among(clips, indirect, thresholds)))
+        free = originals["one"] < 0
         free[original[linked]] = False
-        keep = np.flatnonzero(free[pairs.one] & free[pairs.other])
-        pairs, compared = pairs.take(keep), compared.take(keep)
+        copies = copies[free[copies["one"]] & free[copies["other"]]]
     # The rest of a very long chain of copies: decided pair by pair, best first.
     best: set[int] = set()
-    for pair in np.lexsort((pairs.other, pairs.one)):
-        one, other = int(pairs.one[pair]), int(pairs.other[pair])
-        if originals.original[one] < 0 and originals.original[other] < 0 and other not in best:
-            best.add(one)
-            only = np.array([pair])
-            originals.assign(pairs.take(only), compared.take(only))
+    for copy in copies[np.lexsort((copies["other"], copies["one"]))]:
+        undecided = (originals["one"][[copy["one"], copy["other"]]] < 0).all()
+        if undecided and int(copy["other"]) not in best:
+            best.add(int(copy["one"]))
+            assign(copy)
+    originals = originals[originals["one"] >= 0]
+    originals["one"], originals["other"] = numbers[originals["one"]], numbers[originals["other"]]
     return originals
 
 
-def _among(clips: Int64s, pairs: Pairs) -> Pairs:
-    """Pairs by their places among `clips`."""
-    one, other = (np.searchsorted(clips, side) for side in (pairs.one, pairs.other))
-    return Pairs(one, other, pairs.offset)
+def _among(clips: Int64s, copies: Pairs) -> Pairs:
+    """Copies by their places among `clips`."""
+    for side in ("one", "other"):
+        copies[side] = np.searchsorted(clips, copies[side])
+    return copies
 
 
 def _best_of_group(pairs: Pairs, linked: Int64s, count: int) -> Int64s:
     """The best clip, that with the smallest number, of each clip's group."""
-    graph = coo_array((np.ones(len(pairs.one), bool), (pairs.one, pairs.other)), (count, count))
+    graph = coo_array((np.ones(len(pairs), bool), (pairs["one"], pairs["other"])), (count, count))
     _, group = connected_components(graph, directed=False)
     best = np.full(count, count, np.int64)
     np.minimum.at(best, group[linked], linked)
@@ -174,30 +163,19 @@ class Comparison(NamedTuple):
     sound: Float64s  # s that sound in both
     offset: Int64s  # the best alignment
 
-    def take(self, which: Int64s) -> Comparison:
-        return Comparison._make(column[which] for column in self)
 
-    @classmethod
-    def joined(cls, parts: list[Comparison]) -> Comparison:
-        none, no_offset = np.empty(0), np.empty(0, np.int64)
-        empty = cls(none, none, none, none, no_offset)
-        return cls(*map(np.concatenate, zip(empty, *parts, strict=True)))
-
-
-def copies_among(
-    fingerprints: Fingerprints, pairs: Pairs, thresholds: Thresholds
-) -> tuple[Pairs, Comparison]:
-    """The pairs that are copies, and how they compare."""
-    kept: list[Pairs] = []
-    compared: list[Comparison] = []
+def copies_among(fingerprints: Fingerprints, pairs: Pairs, thresholds: Thresholds) -> Pairs:
+    """The pairs that are copies, and how they compare; COPY."""
+    kept = [np.empty(0, COPY)]
     for part in _portions(fingerprints, pairs):
         result = _compare(fingerprints, part)
-        moved = np.flatnonzero(result.offset != part.offset)
+        moved = np.flatnonzero(result.offset != part["offset"])
         if len(moved):  # once more around the better alignment
-            nearer = part.take(moved)._replace(offset=result.offset[moved])
+            nearer = part[moved]
+            nearer["offset"] = result.offset[moved]
             for column, again in zip(result, _compare(fingerprints, nearer), strict=True):
                 column[moved] = again
-        padding = np.abs(fingerprints.seconds[part.one] - fingerprints.seconds[part.other])
+        padding = np.abs(fingerprints.seconds[part["one"]] - fingerprints.seconds[part["other"]])
         good = np.flatnonzero(
             (result.error <= thresholds.max_error)
             & (result.drift <= thresholds.max_drift)
@@ -205,28 +183,32 @@ def copies_among(
             & (result.sound >= thresholds.min_sound)
             & (padding <= thresholds.max_padding)
         )
-        kept.append(part.take(good))
-        compared.append(result.take(good))
-    return Pairs.joined(kept), Comparison.joined(compared)
+        copies = np.empty(len(good), COPY)
+        for name in PAIR.names or ():
+            copies[name] = part[name][good]
+        copies["error"], copies["drift"] = result.error[good], result.drift[good]
+        kept.append(copies)
+    return np.concatenate(kept)
 
 
 def _portions(fingerprints: Fingerprints, pairs: Pairs) -> Iterator[Pairs]:
     """The pairs in portions of about `FRAMES_AT_ONCE` frames."""
-    ends = np.cumsum(fingerprints.frames[pairs.one])
+    ends = np.cumsum(fingerprints.frames[pairs["one"]])
     portion = ends // FRAMES_AT_ONCE
     for part in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(portion)) + 1):
         if len(part):
-            yield pairs.take(part)
+            yield pairs[part]
 
 
 def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     """Compare all frames at each alignment within `ALIGN_FRAMES` of the given one."""
-    count = len(pairs.one)
-    pair, frame = _frames_of(fingerprints, pairs.one)
-    first = fingerprints.words[fingerprints.first[pairs.one][pair] + frame]
+    count = len(pairs)
+    pair, frame = _frames_of(fingerprints, pairs["one"])
+    first = fingerprints.words[fingerprints.first[pairs["one"]][pair] + frame]
     pair, frame, first = (column[first != 0] for column in (pair, frame, first))
-    begin, limit = fingerprints.first[pairs.other][pair], fingerprints.frames[pairs.other][pair]
-    place = frame - pairs.offset[pair]
+    beside = pairs["other"][pair]
+    begin, limit = fingerprints.first[beside], fingerprints.frames[beside]
+    place = frame - pairs["offset"][pair]
 
     def second(shift: int) -> UInt16s:
         where = place - shift
@@ -238,10 +220,10 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     rates = wrong.sum(axis=2) / np.maximum(seen.sum(axis=2) * BITS, 1)
     rates[seen.sum(axis=2) == 0] = 1.0
     best = _central_minimum(rates)
-    rows = np.arange(len(pairs.one))
+    rows = np.arange(len(pairs))
     frames = seen.sum(axis=2)[best, rows]
-    other, place_in_other = _frames_of(fingerprints, pairs.other)
-    sounds = fingerprints.words[fingerprints.first[pairs.other][other] + place_in_other] != 0
+    other, place_in_other = _frames_of(fingerprints, pairs["other"])
+    sounds = fingerprints.words[fingerprints.first[pairs["other"]][other] + place_in_other] != 0
     sounding = np.maximum(
         np.bincount(pair, minlength=count), np.bincount(other[sounds], minlength=count)
     )
@@ -250,7 +232,7 @@ def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
         drift=_drift(wrong / np.maximum(seen * BITS, 1)),
         common=frames / np.maximum(sounding, 1),
         sound=frames * HOP_SECONDS,
-        offset=pairs.offset + best - ALIGN_FRAMES,
+        offset=pairs["offset"] + best - ALIGN_FRAMES,
     )
 
 

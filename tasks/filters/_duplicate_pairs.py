@@ -20,14 +20,14 @@ from ._fingerprints import (
     Pairs,
     StoredFingerprints,
     Thresholds,
+    pairs_of,
 )
 
 NEIGHBOURS = 12  # keys after each one, in either order, that it is paired with
 #: Frames compared and the highest bit error rate that passes; two unlike clips have 0.46.
 QUICK_CHECKS = ((6, 0.44), (24, 0.40))
 SEARCH_FRAMES = 64  # frames compared at each alignment if none is known
-PAIRS_AT_ONCE = 1 << 17
-IN_CACHE = 1 << 13  # pairs
+PAIRS_AT_ONCE = 1 << 13  # so few that sums stay in the processor's cache
 
 
 def candidates(
@@ -49,7 +49,7 @@ def candidates(
             errors.append(error)
     codes, error = np.concatenate(agreeing), np.concatenate(errors)
     pair = codes >> np.uint64(8)
-    order = np.lexsort((codes, np.abs(_decoded(codes).offset), error, pair))  # best ones first
+    order = np.lexsort((codes, np.abs(_decoded(codes)["offset"]), error, pair))  # best ones first
     return _decoded(codes[order[first_of_runs(pair[order])]])
 
 
@@ -106,7 +106,7 @@ def _encoded(one_clip: UInt32s, other_clip: UInt32s, offset: Int64s) -> UInt64s:
 
 
 def _decoded(codes: UInt64s) -> Pairs:
-    return Pairs(
+    return pairs_of(
         (codes >> np.uint64(36)).astype(np.int64),
         ((codes >> np.uint64(8)) & np.uint64(2**28 - 1)).astype(np.int64),
         (codes & np.uint64(255)).astype(np.int64) - 128,
@@ -115,22 +115,13 @@ def _decoded(codes: UInt64s) -> Pairs:
 
 def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
     """Bit error rate at `frames` places (up to 255) of each pair; 1 if nothing sounds in both."""
-    errors = np.empty(len(pairs.one))
-    for low in range(0, len(errors), IN_CACHE):
-        portion = Pairs(*(column[low : low + IN_CACHE] for column in pairs))
-        errors[low : low + IN_CACHE] = _quick_error(fingerprints, portion, frames)
-    return errors
-
-
-def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
-    """`quick_error` for so few pairs that the sums stay in the processor's cache."""
-    words, first = fingerprints.words, fingerprints.first
-    start = np.maximum(pairs.offset, 0)
-    one, other = fingerprints.frames[pairs.one], fingerprints.frames[pairs.other]
-    length = np.minimum(one, other + pairs.offset) - start
+    words, first, offset = fingerprints.words, fingerprints.first, pairs["offset"]
+    start = np.maximum(offset, 0)
+    one, other = fingerprints.frames[pairs["one"]], fingerprints.frames[pairs["other"]]
+    length = np.minimum(one, other + offset) - start
     overlap = length > 0
-    begin = np.where(overlap, first[pairs.one] + start, 0)
-    second = np.where(overlap, first[pairs.other] + start - pairs.offset, 0)
+    begin = np.where(overlap, first[pairs["one"]] + start, 0)
+    second = np.where(overlap, first[pairs["other"]] + start - offset, 0)
     last = np.maximum(length - 1, 0).astype(np.int32)
     wrong, seen = np.zeros(len(start), np.uint16), np.zeros(len(start), np.uint8)
     for step in range(frames):
@@ -145,11 +136,9 @@ def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float
 
 def aligned(clips: Fingerprints, one: Int64s, other: Int64s, reach: int) -> Pairs:
     """Pairs that share no key, each at the best alignment within `reach` frames."""
-    pairs = Pairs(one, other, np.zeros(len(one), np.int64))
-    best, offset = np.full(len(one), np.inf), pairs.offset.copy()
+    best, offset = np.full(len(one), np.inf), np.zeros(len(one), np.int64)
     for shift in sorted(range(-reach, reach + 1), key=abs):
-        shifted = pairs._replace(offset=np.full(len(best), shift, np.int64))
-        error = quick_error(clips, shifted, SEARCH_FRAMES)
+        error = quick_error(clips, pairs_of(one, other, shift), SEARCH_FRAMES)
         better = error < best
         best[better], offset[better] = error[better], shift
-    return pairs._replace(offset=offset)
+    return pairs_of(one, other, offset)

@@ -39,7 +39,6 @@ from numpy.typing import NDArray
 from ..audio import Clip
 from ..base.arrays import (
     RATE,
-    Bools,
     Float32s,
     Float64s,
     Int32s,
@@ -198,20 +197,15 @@ class Fingerprints(NamedTuple):
     seconds: Float64s
 
 
-class Pairs(NamedTuple):
-    """Frame i of clip `one`, the better one, may match frame i - offset of clip `other`."""
+#: Frame i of clip `one`, the better one, may match frame i - offset of clip `other`.
+PAIR = np.dtype([("one", "i8"), ("other", "i8"), ("offset", "i8")])
+Pairs = NDArray[np.void]
 
-    one: Int64s
-    other: Int64s
-    offset: Int64s
 
-    def take(self, which: Int64s | Bools) -> Pairs:
-        return Pairs(self.one[which], self.other[which], self.offset[which])
-
-    @classmethod
-    def joined(cls, parts: list[Pairs]) -> Pairs:
-        none = np.empty(0, np.int64)
-        return cls(*map(np.concatenate, zip(cls(none, none, none), *parts, strict=True)))
+def pairs_of(one: Int64s, other: Int64s, offset: Int64s | int) -> Pairs:
+    pairs = np.empty(len(one), PAIR)
+    pairs["one"], pairs["other"], pairs["offset"] = one, other, offset
+    return pairs
 
 
 class Parsed(NamedTuple):

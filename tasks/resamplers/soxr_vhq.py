@@ -1,10 +1,10 @@
 """libsoxr, very high quality: for targets above 16 bits; slower than `soxr_hq`."""
 
-from .soxr_hq import Quality, Settings
+from functools import partial
+
+from .soxr_hq import Settings, resampled, streamed
 
 __all__ = ["VERSION", "Settings", "resample", "stream"]
 
 VERSION = 1
-
-_quality = Quality("VHQ")
-resample, stream = _quality.resample, _quality.stream
+resample, stream = partial(resampled, "VHQ"), partial(streamed, "VHQ")

@@ -10,6 +10,24 @@ from ..base.arrays import Float32s
 from ..plugins.contracts.segmenters import Kind, Segmenter, Span
 
 
+class Cover:
+    """Spans that follow each other through a recording, up to sample `done`."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.spans: list[Span] = []  # since the last `take`
+
+    def cover(self, end: int, kind: Kind = "utterance", reason: str | None = None) -> None:
+        """A span up to `end`, if that is not covered yet."""
+        if end > self.done:
+            self.spans.append(Span(self.done, end, kind, reason=reason))
+            self.done = end
+
+    def take(self) -> list[Span]:
+        spans, self.spans = self.spans, []
+        return spans
+
+
 class KnownSpans:
     """A segmenter that returns given spans, each as soon as its end is decoded. `start`: the sample
     of the recording at which decoding starts."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..base.arrays import Float32s
 from ..recording.turns import Range, Voices, doubtful, merged, overlap
-from . import Kind, Segmenter, Span
+from . import Cover, Kind, Segmenter, Span
 from .given import complement
 
 GROW_S = 0.5
@@ -93,22 +93,21 @@ def _grown(stretch: Stretch, starts: list[int], ends: list[int], most: int, edge
     return replace(stretch, start=low, end=high)
 
 
-class AtTurns:
+class AtTurns(Cover):
     """Runs a separate segmenter on each stretch; `begin()` makes one."""
 
     def __init__(self, voices: Voices, rate: int, begin: Callable[[], Segmenter]) -> None:
+        super().__init__()
         divided = stretches(voices, rate)
         self._waiting = deque(divided.kept)
         self._reasons = divided.beside
         self._begin = begin
         self._open: tuple[Stretch, Segmenter] | None = None
         self._count = 0  # samples pushed
-        self._done = 0  # samples before it are covered by spans
 
     def push(self, block: Float32s) -> list[Span]:
-        spans: list[Span] = []
-        start, self._count = self._count, self._count + len(block)
-        position = start
+        position = start = self._count
+        self._count += len(block)
         while position < self._count:
             if self._open is None:
                 if not self._waiting or self._waiting[0].start >= self._count:
@@ -117,14 +116,16 @@ class AtTurns:
             stretch, inner = self._open
             position, end = max(position, stretch.start), min(stretch.end, self._count)
             if end > position:
-                spans += self._placed(stretch, inner.push(block[position - start : end - start]))
+                self._place(stretch, inner.push(block[position - start : end - start]))
             position = max(position, end)
             if stretch.end <= self._count:
-                spans += self._ended()
-        return spans
+                self._end()
+        return self.take()
 
     def finish(self) -> list[Span]:
-        return self._ended() + self._between(self._count)
+        self._end()
+        self._cover_between(self._count)
+        return self.take()
 
     @property
     def needed_from(self) -> int:
@@ -133,32 +134,24 @@ class AtTurns:
             return stretch.start + inner.needed_from
         return min(self._waiting[0].start, self._count) if self._waiting else self._count
 
-    def _ended(self) -> list[Span]:
-        if self._open is None:
-            return []
-        (stretch, inner), self._open = self._open, None
-        return self._placed(stretch, inner.finish())
+    def _end(self) -> None:
+        if self._open is not None:
+            (stretch, inner), self._open = self._open, None
+            self._place(stretch, inner.finish())
 
-    def _placed(self, stretch: Stretch, spans: list[Span]) -> list[Span]:
-        """Spans of a stretch as spans of the recording, preceded by those for the gap before
-        them."""
-        placed: list[Span] = []
+    def _place(self, stretch: Stretch, spans: list[Span]) -> None:
+        """Spans of a stretch as spans of the recording, after those for the gap before them."""
         for span in spans:
             start, end = span.start + stretch.start, span.end + stretch.start
-            placed += self._between(start)
+            self._cover_between(start)
             voice = stretch.speaker if span.kind == "utterance" else None
-            placed.append(replace(span, start=start, end=end, voice=voice))
-            self._done = max(self._done, end)
-        return placed
+            self.spans.append(replace(span, start=start, end=end, voice=voice))
+            self.done = max(self.done, end)
 
-    def _between(self, end: int) -> list[Span]:
-        """Spans for what no stretch covers, up to `end`."""
-        spans: list[Span] = []
-        while self._done < end:
-            stop, kind, reason = self._what(self._done, end)
-            spans.append(Span(self._done, stop, kind, reason=reason))
-            self._done = stop
-        return spans
+    def _cover_between(self, end: int) -> None:
+        """Cover what no stretch covers, up to `end`."""
+        while self.done < end:
+            self.cover(*self._what(self.done, end))
 
     def _what(self, position: int, end: int) -> tuple[int, Kind, str | None]:
         following = end

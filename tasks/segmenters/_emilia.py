@@ -30,7 +30,7 @@ from itertools import accumulate, pairwise
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
 from ..speech.silero import WINDOW, Probabilities
-from . import Kind, Span
+from . import Cover, Kind, Span
 from ._detector import SpeechSettings
 from .given import FAR, complement, sample
 
@@ -211,7 +211,7 @@ class Turn:
         return int(min(self.start + position * self._rate // RATE, self.end))
 
 
-class EmiliaSegmenter:
+class EmiliaSegmenter(Cover):
     """The segmenter `vad` with `merge: emilia`. `voices`: the speaker of each turn, if a diarizer
     made the turns; spans then carry it in place of the turn. `between`: ranges beside the
     diarizer's turns, by reason; all else is non-speech, such as music before the first turn."""
@@ -224,6 +224,7 @@ class EmiliaSegmenter:
         voices: Sequence[int] | None = None,
         between: Mapping[str, list[Range]] | None = None,
     ) -> None:
+        super().__init__()
         self._between = between or {}
         self._settings, self._rate, self._voices = settings, rate, voices
         self._count = 0  # samples pushed
@@ -238,7 +239,6 @@ class EmiliaSegmenter:
         self._last: Piece | None = None  # the last piece, which may still grow
         self._utterances: list[Range] = []
         self._too_short: list[Range] = []
-        self._out: list[Span] = []
 
     def push(self, block: Float32s) -> list[Span]:
         block_start, self._count = self._count, self._count + len(block)
@@ -250,7 +250,7 @@ class EmiliaSegmenter:
                 turn.push(block[low - block_start : high - block_start])
         self._end([turn for turn in self._active if turn.end <= self._count])
         self._merge_pieces()
-        return self._take()
+        return self.take()
 
     def finish(self) -> list[Span]:
         self._end([*self._active, *self._ahead])
@@ -258,9 +258,9 @@ class EmiliaSegmenter:
         self._finalise()
         if self._voices is None:
             outside = [turn.index for turn in reversed(self._ahead)]
-            self._out += [Span(self._count, self._count, given=index) for index in outside]
+            self.spans += [Span(self._count, self._count, given=index) for index in outside]
         self._label_rest()
-        return self._take()
+        return self.take()
 
     @property
     def needed_from(self) -> int:
@@ -283,7 +283,7 @@ class EmiliaSegmenter:
         for kind, reason, ranges in kinds:
             outside = complement([r for r in ranges if r[0] < r[1]], self._count)
             rest = complement(covered + outside, self._count)  # in these ranges, not covered yet
-            self._out += [Span(start, end, kind, reason=reason) for start, end in rest]
+            self.spans += [Span(start, end, kind, reason=reason) for start, end in rest]
             covered = covered + rest
 
     def _next_piece(self) -> float:
@@ -341,15 +341,11 @@ class EmiliaSegmenter:
             return
         self._utterances.append(bounds)
         if self._voices is not None and last.turn is not None:
-            self._out.append(Span(*bounds, voice=self._voices[last.turn]))
+            self.spans.append(Span(*bounds, voice=self._voices[last.turn]))
         elif last.whole:
-            self._out.append(Span(*bounds, given=last.turn))
+            self.spans.append(Span(*bounds, given=last.turn))
         else:
-            self._out.append(Span(*bounds, turn=last.turn))
-
-    def _take(self) -> list[Span]:
-        out, self._out = self._out, []
-        return out
+            self.spans.append(Span(*bounds, turn=last.turn))
 
 
 def _turns(

@@ -29,7 +29,7 @@ from ..base.arrays import Float32s, Float64s
 from ..recording import Segment
 from ..settings import StageSettings
 from ..speech.silero import MonoStream
-from . import Segmenter, Span
+from . import Cover, Segmenter, Span
 
 VERSION = 2
 LISTENS = True
@@ -131,10 +131,11 @@ class Simple:
         return min(self._windows.next, self._count)
 
 
-class Automatic:
+class Automatic(Cover):
     """Windows over the slices between pauses. Until `_take`, places are at the ear's rate."""
 
     def __init__(self, settings: Settings, rate: int) -> None:
+        super().__init__()
         self._settings = settings
         self._mono = Heard()
         self._ear = Ear(rate, settings.sample_rate or rate, settings.highpass)
@@ -150,9 +151,7 @@ class Automatic:
             max(round(heard * settings.max_sil_kept_ms / 1000 / hop), 1),
         )
         self._beyond = settings.overlap_seconds * heard
-        self._done = 0  # samples that utterances and pauses cover
         self._windows: _Windows | None = None  # of the open slice
-        self._out: list[Span] = []
 
     def push(self, block: Float32s) -> list[Span]:
         self._slice(self._rms.push(self._ear.push(self._mono.push(block))))
@@ -162,14 +161,14 @@ class Automatic:
         self._slice(self._rms.push(self._ear.push(self._mono.finish())))
         self._slice(self._rms.push(self._ear.finish()))
         if self._is_short:
-            self._out, self._done = [], 0
+            self.spans, self.done = [], 0
             self._windows = _Windows(self._settings, self._ear.rate, 0)
             self._cut_rest(self._windows, self._ear.heard)
             return self._take()
         self._slice(self._rms.finish())
         self._slicer.finish()
         self._cut_slices()
-        self._pause(self._ear.heard)
+        self.cover(self._ear.heard, "non_speech")
         return self._take()
 
     @property
@@ -198,32 +197,26 @@ class Automatic:
         for begin, end in self._slicer.final:
             stop = min(end * self._hop, self._ear.heard)
             self._cut_rest(self._open(begin), stop)
-            self._done, self._windows = stop, None
+            self.done, self._windows = stop, None
         self._slicer.final.clear()
 
     def _cut_rest(self, windows: _Windows, stop: int) -> None:
         self._cut_whole(windows, stop)
         if windows.next < stop:  # the last frame may hold no sample
-            self._out.append(Span(windows.next, stop))
+            self.spans.append(Span(windows.next, stop))
 
     def _open(self, begin: int) -> _Windows:
         if self._windows is None:
-            self._pause(begin * self._hop)
+            self.cover(begin * self._hop, "non_speech")
             self._windows = _Windows(self._settings, self._ear.rate, begin * self._hop)
         return self._windows
 
     def _cut_whole(self, windows: _Windows, end: int) -> None:
-        self._out += windows.until(end, math.floor(self._beyond) + 1)
-
-    def _pause(self, end: int) -> None:
-        if end > self._done:
-            self._out.append(Span(self._done, end, "non_speech"))
-            self._done = end
+        self.spans += windows.until(end, math.floor(self._beyond) + 1)
 
     def _take(self) -> list[Span]:
         """The spans so far, in samples of the recording."""
-        out, self._out = self._out, []
-        place = self._ear.place
+        place, out = self._ear.place, self.take()
         placed = (replace(span, start=place(span.start), end=place(span.end)) for span in out)
         return [span for span in placed if span.start < span.end]
 

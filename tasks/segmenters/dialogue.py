@@ -27,7 +27,7 @@ from ..recording.turns import Range, Voices, merged
 from ..settings import StageSettings
 from ..speech.silero import WINDOW, Probabilities
 from ..speech.silero import identity as identity
-from . import KnownSpans, Segmenter, Span
+from . import Cover, KnownSpans, Segmenter, Span
 
 PAUSE_WORTH = 0.2  # gain of a pause of PAUSE_S or more: makes up for a length 22 % off target
 PAUSE_S = 1.0
@@ -46,65 +46,57 @@ class Pause:
     length: int
 
 
-class WindowCuts:
-    """Takes conversations and the pauses in them; `final` collects spans, which the caller
-    empties. Lengths of windows are in samples at `rate` Hz."""
+class WindowCuts(Cover):
+    """Takes conversations and the pauses in them. Lengths of windows are in samples at `rate`
+    Hz."""
 
     def __init__(self, shortest: int, target: int, longest: int, rate: int) -> None:
+        super().__init__()
         self._shortest, self._target, self._longest = shortest, target, longest
         self._rate = rate
-        self.start: int | None = None  # first sample of the open window
-        self._done = 0  # without an open window: samples before it are covered
-        self._pauses: list[Pause] = []  # since its start
-        self.final: list[Span] = []
+        self.open = False  # whether a window begins where the spans end
+        self._pauses: list[Pause] = []  # in the open window
 
     def begins(self, begin: int) -> None:
-        if self._done < begin:
-            self.final.append(Span(self._done, begin, "non_speech"))
-        self.start = begin
+        self.cover(begin, "non_speech")
+        self.open = True
 
     def pause(self, pause: Pause, until: int) -> None:
         """The next pause; `until`: where its conversation ends."""
-        if self.start is None:
-            self.final.append(Span(self._done, pause.end, "unsegmented", reason=NO_PAUSE))
-            self._go_on(pause)
-        else:
+        if self.open:
             self._pauses.append(pause)
             self.decide(pause.end, until)
+        else:
+            self._leave(pause, NO_PAUSE)
 
     def ends(self, end: int, length: int) -> None:
         """The conversation ends, in a silence of `length` samples."""
-        pause = Pause(end, end, length)
-        if self.start is None:
-            self.final.append(Span(self._done, end, "unsegmented", reason=NO_PAUSE))
-        else:
-            self._pauses.append(pause)
+        if self.open:
+            self._pauses.append(Pause(end, end, length))
             self.decide(end, end, complete=True)
-            if self._pauses:
-                self._leave(pause, TOO_SHORT)
-        self.start, self._done = None, end
+        self.cover(end, "unsegmented", TOO_SHORT if self.open else NO_PAUSE)
+        self._pauses, self.open = [], False
 
     def decide(self, heard: int, until: int, complete: bool = False) -> None:
         """End windows as long as no pause after `heard` can be a better end; `complete`: there is
         none."""
-        while self.start is not None:
+        while self.open:
             best = min(self._pauses, key=lambda pause: self._cost(pause, until), default=None)
             cost = inf if best is None else self._cost(best, until)
             if best is not None and cost < inf:
-                length = heard - self.start
+                length = heard - self.done
                 least = log(max(length / self._target, 1.0)) - PAUSE_WORTH  # of a later pause
                 if not complete and length <= self._longest and least < cost:
                     return
-                self.final.append(Span(self.start, best.end))
+                self.cover(best.end)
                 self._go_on(best)
-            elif heard - self.start > self._longest:
+            elif heard - self.done > self._longest:
                 self._give_up()
             else:
                 return
 
     def _cost(self, pause: Pause, until: int) -> float:
-        assert self.start is not None
-        length = pause.end - self.start
+        length = pause.end - self.done
         if not self._shortest <= length <= self._longest:
             return inf
         worth = PAUSE_WORTH * min(pause.length / self._rate / PAUSE_S, 1.0)
@@ -112,28 +104,23 @@ class WindowCuts:
         return abs(log(length / self._target)) - worth + scrap
 
     def _give_up(self) -> None:
-        """No window can begin at `start`: leave out what lies before the last pause that is near
+        """No window can begin here: leave out what lies before the last pause that is near
         enough to end one, else before the next pause."""
-        assert self.start is not None
-        end = self.start + self._longest
+        end = self.done + self._longest
         if near := [pause for pause in self._pauses if pause.end <= end]:
             self._leave(near[-1], TOO_SHORT)
         elif self._pauses:
             self._leave(self._pauses[0], NO_PAUSE)
         else:
-            self._done, self.start = self.start, None
+            self.open = False
 
     def _leave(self, pause: Pause, reason: str) -> None:
-        assert self.start is not None
-        if self.start < pause.end:
-            self.final.append(Span(self.start, pause.end, "unsegmented", reason=reason))
+        self.cover(pause.end, "unsegmented", reason)
         self._go_on(pause)
 
     def _go_on(self, pause: Pause) -> None:
         self._pauses = [later for later in self._pauses if later.end > pause.end]
-        if pause.end < pause.begin:
-            self.final.append(Span(pause.end, pause.begin, "non_speech"))
-        self.start = pause.begin
+        self.begins(pause.begin)
 
 
 VERSION = 1
@@ -203,23 +190,18 @@ class Dialogue:
     def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
         self._hear(self._model.push(block))
-        return self._take()
+        return self._cuts.take()
 
     def finish(self) -> list[Span]:
         self._hear(self._model.finish())
         while self._gaps:
             self._end_gap(self._count)
         self._cuts.begins(self._count)
-        return self._take()
+        return self._cuts.take()
 
     @property
     def needed_from(self) -> int:
-        start = self._cuts.start
-        return self._count if start is None else min(start, self._count)
-
-    def _take(self) -> list[Span]:
-        spans, self._cuts.final = self._cuts.final, []
-        return spans
+        return min(self._cuts.done, self._count) if self._cuts.open else self._count
 
     def _hear(self, probabilities: Float32s) -> None:
         for probability in probabilities.tolist():

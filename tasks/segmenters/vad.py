@@ -21,7 +21,7 @@ from ..recording import Segment
 from ..recording.turns import Voices
 from ..speech.silero import WINDOW, Probabilities
 from ..speech.silero import identity as identity
-from . import Kind, Segmenter, Span
+from . import Cover, Segmenter, Span
 from ._at_turns import AtTurns, stretches
 from ._detector import SpeechDetector, SpeechSettings, levels
 from ._emilia import EmiliaSegmenter
@@ -52,10 +52,11 @@ def uses_speakers(settings: Settings) -> bool:
     return settings.merge == "emilia"
 
 
-class Vad:
+class Vad(Cover):
     """Positions are windows of 32 ms inside, and native samples in the spans."""
 
     def __init__(self, settings: SpeechSettings, rate: int) -> None:
+        super().__init__()
         self._settings, self._rate = settings, rate
         self._model = Probabilities(rate)
         self._detector = SpeechDetector(settings)
@@ -69,10 +70,8 @@ class Vad:
             dip=self._dip,
         )
         self._count = 0  # native samples pushed
-        self._done = 0  # native samples covered by spans so far
         self._probs: list[float] = []  # of the windows from `_first` on
         self._first = 0
-        self._out: list[Span] = []
 
     def push(self, block: Float32s) -> list[Span]:
         self._count += len(block)
@@ -80,7 +79,7 @@ class Vad:
         keep = self._earliest()
         del self._probs[: keep - self._first]
         self._first = keep
-        return self._take()
+        return self.take()
 
     def finish(self) -> list[Span]:
         self._advance(self._model.finish())
@@ -88,13 +87,13 @@ class Vad:
         self._build()
         self._builder.finish()
         self._finalise()
-        self._cover(self._count, "non_speech", None)
-        return self._take()
+        self.cover(self._count, "non_speech")
+        return self.take()
 
     @property
     def needed_from(self) -> int:
         """Runs ahead of the spans in a long silence, as non-speech needs no samples."""
-        return max(self._done, self._native(self._earliest() * WINDOW - self._pad))
+        return max(self.done, self._native(self._earliest() * WINDOW - self._pad))
 
     def _earliest(self) -> int:
         start = self._builder.pending_start
@@ -141,25 +140,16 @@ class Vad:
             stop = end + self._pad
             if next_start is not None:
                 stop = min(stop, (end + next_start * WINDOW) // 2)
-            self._cover(self._native(start - self._pad), "non_speech", None)
-            stop = max(self._native(stop), self._done)
-            if stop - self._done < self._settings.min_seconds * self._rate:
-                self._cover(stop, "unsegmented", "below_min_seconds")
+            self.cover(self._native(start - self._pad), "non_speech")
+            stop = max(self._native(stop), self.done)
+            if stop - self.done < self._settings.min_seconds * self._rate:
+                self.cover(stop, "unsegmented", "below_min_seconds")
             else:
-                self._cover(stop, "utterance", None)
+                self.cover(stop)
         self._builder.final.clear()
-
-    def _cover(self, end: int, kind: Kind, reason: str | None) -> None:
-        if end > self._done:
-            self._out.append(Span(self._done, end, kind, reason=reason))
-            self._done = end
 
     def _native(self, position: int) -> int:
         return min(max(position * self._rate // RATE, 0), self._count)
-
-    def _take(self) -> list[Span]:
-        out, self._out = self._out, []
-        return out
 
 
 def at_turns(

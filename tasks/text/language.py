@@ -12,14 +12,15 @@ dropped when a version is packaged, however sure its text is. Published clips st
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pydantic import field_validator
 
-from ..base.arrays import Bools, Float32s, Float64s, Int32s, Int64s
+from ..base.arrays import Bools, Float64s, Int32s, Int64s
 from ..base.json_types import JsonObject
 from . import WORDS, Allowed, Exemption, Limit, Rejection, Rows, Rule, Threshold, sure
 
@@ -86,15 +87,16 @@ def reject(
     """Rejections of kept rows in languages that are unlikely in their sources."""
     if settings.min_in_source is None:
         return (), None
-    heard = SourceLanguages.from_tables(rows.tables(*ASKED))
+    heard = SourceLanguages(rows.tables(*ASKED))
+    clips = heard.clips
     probability, against = heard.judged()
-    unlikely = np.flatnonzero(heard.kept & (probability < settings.min_in_source))
+    unlikely = np.flatnonzero(clips["kept"] & (probability < settings.min_in_source))
     unlikely = unlikely[~rows.published(unlikely)]
 
     def rejection(row: int) -> Rejection:
-        language = heard.pairs[heard.pair[row]][1]
+        language = heard.pairs[clips["pair"][row]][1]
         reason, detail = "language_uncertain", language
-        if probability[row] < heard.probability[row]:
+        if probability[row] < clips["probability"][row]:
             other = int(against[row])
             reason = "language_unlikely" if other >= 0 else "language_unknown"
             rather = heard.pairs[other][1] if other >= 0 else "none that is known"
@@ -142,71 +144,61 @@ AT_ONCE = 1 << 20  # clips
 UNITS = 1000  # of a weight, in a second: sums of integers do not depend on their order
 
 
-@dataclass(slots=True)
+#: A clip; `pair`: the number of its source and language, -1 if it is not judged; `length` in UNITS.
+CLIP = np.dtype(
+    [("pair", "i4"), ("probability", "f4"), ("logprob", "f4"), ("length", "i8"), ("kept", "?")]
+)
+
+
 class SourceLanguages:
-    """Clips of all sources: a few bytes each. `pairs`: (source, language) by number."""
+    """Clips of all sources, from tables of ASKED: a few bytes each."""
 
-    pairs: list[tuple[str, str]] = field(default_factory=list)
-    pair: Int32s = field(default_factory=lambda: np.zeros(0, np.int32))  # -1: not judged
-    probability: Float32s = field(default_factory=lambda: np.zeros(0, np.float32))
-    logprob: Float32s = field(default_factory=lambda: np.zeros(0, np.float32))
-    length: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))  # in UNITS
-    kept: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
-
-    @classmethod
-    def from_tables(cls, tables: Iterable[pa.Table]) -> SourceLanguages:
-        """From tables of ASKED."""
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
         numbers: dict[tuple[str, str], int] = {}
-        parts = [tuple(_numbered(table, numbers)) for table in tables]
-        if not parts:
-            return cls()
-        return cls([*numbers], *(np.concatenate(column) for column in zip(*parts, strict=True)))
+        self.clips = np.concatenate([np.empty(0, CLIP), *(_clips(t, numbers) for t in tables)])
+        self.pairs = [*numbers]  # (source, language)
 
     def judged(self) -> tuple[Float64s, Int32s]:
         """The probability of each clip's language in its source, NaN if not judged; and the pair
         that speaks most against it, -1 if that is none of the languages."""
         sums = self._sums()
-        probability = np.full(len(self.pair), np.nan)
-        against = np.full(len(self.pair), -1, np.int32)
+        probability = np.full(len(self.clips), np.nan)
+        against = np.full(len(self.clips), -1, np.int32)
         for rows, certain in self._heard():
-            ratio, against[rows] = sums.beside_others(self.pair[rows], certain, self.length[rows])
-            text = WEIGHT * (self.logprob[rows].astype(np.float64) - PLAIN_LOGPROB)
+            clips = self.clips[rows]
+            ratio, against[rows] = sums.beside_others(clips["pair"], certain, clips["length"])
+            text = WEIGHT * (clips["logprob"].astype(np.float64) - PLAIN_LOGPROB)
             with_text = ratio * np.exp(np.clip(text, -MOST_OF_TEXT, MOST_OF_TEXT))
             ratio = np.where(ratio < 1, np.minimum(with_text, 1), ratio)
-            p = np.minimum(self.probability[rows].astype(np.float64), 1 - 1e-6)
-            telling = np.minimum(self.length[rows] / (TELLING_S * UNITS), 1)
+            p = np.minimum(clips["probability"].astype(np.float64), 1 - 1e-6)
+            telling = np.minimum(clips["length"] / (TELLING_S * UNITS), 1)
             odds = (p / (1 - p)) ** np.where(ratio < 1, telling, 1) * ratio
             probability[rows] = odds / (1 + odds)
         return probability, against
 
     def _heard(self) -> Iterator[tuple[Int64s, Int64s]]:
         """The rows to judge, in portions, and their seconds times certainty, in UNITS."""
-        for begin in range(0, len(self.pair), AT_ONCE):
-            rows = begin + np.flatnonzero(self.pair[begin : begin + AT_ONCE] >= 0)
-            certain = self.length[rows] * self.probability[rows].astype(np.float64)
-            yield rows, np.rint(certain).astype(np.int64)
+        for begin in range(0, len(self.clips), AT_ONCE):
+            clips = self.clips[begin : begin + AT_ONCE]
+            judged = np.flatnonzero(clips["pair"] >= 0)
+            certain = clips["length"][judged] * clips["probability"][judged].astype(np.float64)
+            yield begin + judged, np.rint(certain).astype(np.int64)
 
     def _sums(self) -> _Sums:
         sources = {name: number for number, name in enumerate(dict(self.pairs))}
         source_of = np.array([sources[name] for name, _ in self.pairs], np.int64)
         certain, length = np.zeros((2, len(self.pairs)), np.int64)
         for rows, some in self._heard():
-            np.add.at(certain, self.pair[rows], some)
-            np.add.at(length, self.pair[rows], self.length[rows])
+            np.add.at(certain, self.clips["pair"][rows], some)
+            np.add.at(length, self.clips["pair"][rows], self.clips["length"][rows])
         in_sources = np.zeros((2, len(sources)), np.int64)
         np.add.at(in_sources[0], source_of, certain)
         np.add.at(in_sources[1], source_of, length)
-        first, second = np.full((2, len(sources)), -1, np.int64)  # the likeliest pairs, -1: none
-        for pair in np.argsort(-certain, kind="stable").tolist():
-            source = source_of[pair]
-            if first[source] < 0:
-                first[source] = pair
-            elif second[source] < 0:
-                second[source] = pair
+        first, second = np.full((2, len(sources)), -1, np.int64)
+        for pair in np.argsort(-certain, kind="stable")[::-1].tolist():  # the likeliest last
+            second[source_of[pair]], first[source_of[pair]] = first[source_of[pair]], pair
         catch_all = np.array([language in CATCH_ALL for _, language in self.pairs], np.bool_)
-        return _Sums(
-            source_of, certain, length, in_sources[0], in_sources[1], first, second, catch_all
-        )
+        return _Sums(source_of, certain, length, *in_sources, first, second, catch_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +242,8 @@ def _risen(part: Int64s, whole: Int64s, low: float, high: float) -> Float64s:
     return np.clip((share - low) / (high - low), 0, 1)
 
 
-def _numbered(
-    table: pa.Table, numbers: dict[tuple[str, str], int]
-) -> Iterator[Int32s | Float32s | Int64s | Bools]:
-    """The columns of SourceLanguages; `numbers` gets new pairs."""
+def _clips(table: pa.Table, numbers: dict[tuple[str, str], int]) -> NDArray[np.void]:
+    """The clips of a table, CLIP; `numbers` gets new pairs."""
     heard = table["language_probability"]
     names = pc.fill_null(table["dataset"], ""), pc.fill_null(table["language"], "")
     coded = pc.binary_join_element_wise(*names, "\0").dictionary_encode().combine_chunks()
@@ -262,12 +252,11 @@ def _numbered(
         for source, _, language in (name.partition("\0") for name in coded.dictionary.to_pylist())
     ]
     pair = np.array([*codes, -1], np.int32)[coded.indices.to_numpy(zero_copy_only=False)]
-    valid = heard.is_valid().to_numpy()
-    probability = pc.fill_null(heard, 0.0).to_numpy().astype(np.float32)
-    share = np.where(probability > 0, UNITS, UNITS * WORDLESS)
-    yield np.where(valid, pair, -1).astype(np.int32)
-    yield probability
-    sure = pc.fill_null(table["avg_logprob"], PLAIN_LOGPROB)
-    yield sure.to_numpy().astype(np.float32)
-    yield np.rint(table["seconds"].to_numpy() * share).astype(np.int64)
-    yield table["kept"].to_numpy()
+    clips = np.empty(len(table), CLIP)
+    clips["pair"] = np.where(heard.is_valid().to_numpy(), pair, -1)
+    clips["probability"] = pc.fill_null(heard, 0.0).to_numpy()
+    clips["logprob"] = pc.fill_null(table["avg_logprob"], PLAIN_LOGPROB).to_numpy()
+    share = np.where(clips["probability"] > 0, UNITS, UNITS * WORDLESS)
+    clips["length"] = np.rint(table["seconds"].to_numpy() * share)
+    clips["kept"] = table["kept"].to_numpy()
+    return clips

@@ -431,7 +431,6 @@ def test_answers_are_those_of_one_process(
         assert digest(found_among([whole], order, thresholds)) == WHOLE[seed, same_length]
         return
     monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 50)
-    monkeypatch.setattr(candidates, "IN_CACHE", 16)
     tables = [whole.slice(at, 70) for at in range(0, CLIPS, 70)]
     found = found_among(tables, order, thresholds)
     assert digest(found) == WHOLE[seed, same_length]

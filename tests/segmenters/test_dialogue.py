@@ -55,7 +55,7 @@ def cut(pauses: Sequence[tuple[int, int]], end: int) -> list[Span]:
         cuts.pause(Pause(middle, middle, length), end)
     cuts.ends(end, 5)
     cuts.begins(end)
-    return cuts.final
+    return cuts.spans
 
 
 def told(spans: Sequence[Span]) -> list[tuple[int, int, str]]:
@@ -100,7 +100,7 @@ def test_windows_cover_all_and_keep_their_lengths(steps: list[int], data: st.Dat
     for middle, length in pauses:
         alone.pause(Pause(middle, middle, length), places[-1])
     alone.ends(places[-1], 5)
-    assert told(alone.final) == told(spans)
+    assert told(alone.spans) == told(spans)
 
 
 def test_a_silence_ends_a_conversation_and_is_in_no_window() -> None:

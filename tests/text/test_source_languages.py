@@ -31,7 +31,7 @@ def judged(
     ][::order]  # fmt: skip
     table = pa.Table.from_pylist(rows, schema=ROW)
     parts = (table.slice(at, 7) for at in range(0, len(rows), 7))
-    probability, _ = SourceLanguages.from_tables(parts).judged()
+    probability, _ = SourceLanguages(parts).judged()
     return [float(value) for value in probability[::order]]
 
 

@@ -110,17 +110,16 @@ class Service(Generic[Parsed]):
     parse: Callable[[bytes], Parsed]  # parses an answer; ValueError if it is invalid
 
 
-class Refused(Exception):
-    """The server refuses this item, or these settings."""
+@dataclass(eq=False)
+class NoAnswer(Exception):
+    """No usable answer to an item. `refused`: the server works, and refuses the item or these
+    settings; else all tries failed. `busy`: the last answer asked to wait; `failing`: its status
+    was 500 or more."""
 
-
-class Unanswered(Exception):
-    """All tries failed. `busy`: the last answer asked to wait; `failing`: its status was 500 or
-    more."""
-
-    def __init__(self, fault: str, busy: bool, failing: bool) -> None:
-        super().__init__(fault)
-        self.busy, self.failing = busy, failing
+    fault: str
+    refused: bool = False
+    busy: bool = False
+    failing: bool = False
 
 
 class Stopped(Exception):
@@ -145,14 +144,13 @@ class Server(Generic[Parsed]):
     def ask(self, sent: Body, retries: int | None = None) -> Parsed:
         """The answer to an item: a clip, a text. Patience begins when it is first sent.
 
-        Refused if the server works and accepts other items; Unanswered if no try got a usable
-        answer: a control shows whose fault that is; RunError for a wrong key, address or model, or
-        no server: every item would fail alike.
+        NoAnswer if this item is refused, or no try got a usable answer: a control shows whose
+        fault that is; RunError for a wrong key, address or model, or no server: every item would
+        fail alike.
         """
         until = None
         most = self.settings.retries if retries is None else retries
         for attempt in range(most + 1):
-            fault, pause, busy = "", None, False
             with self.pace.slot(self.stop.is_set) as going:
                 if not going:
                     raise Stopped
@@ -174,20 +172,19 @@ class Server(Generic[Parsed]):
             elif not status:
                 fault = body.decode()
             else:
-                message = self.hidden(words(body))
-                fault = f"it answers {status} ({message})"
+                fault = f"it answers {status} ({self.hidden(words(body))})"
                 if status in REFUSALS:
-                    raise Refused(fault)
+                    raise NoAnswer(fault, refused=True)
                 if status not in BUSY and status < 500:
                     raise RunError(self._blame(status, fault))
-                pause, busy = retry_after(headers), status in BUSY
+            pause = None if status == 200 else retry_after(headers)
             asked = f", and asks to wait {pause:.0f} s" if pause else ""
             if pause is None:
                 pause = min(self.settings.backoff * 2**attempt, LONGEST_PAUSE)
                 pause *= random.uniform(0.5, 1)
             if attempt == most or time.monotonic() + pause > until:
                 tries = f"{fault}{asked}, after {attempt + 1} tries"
-                raise Unanswered(tries, busy, status >= 500)
+                raise NoAnswer(tries, busy=status in BUSY, failing=status >= 500)
             if self.stop.wait(pause):
                 raise Stopped
         raise AssertionError("unreachable")
@@ -363,15 +360,13 @@ class Client(Generic[Parsed]):
         some fail (500) on unsupported options."""
         try:
             answer = server.ask(sent)
-        except Refused as fault:
-            if not self._proven:
-                self._prove(server, control(False), str(fault), hint)
-            raise Failed(f"the {self._service.noun}: {fault}") from None
-        except Unanswered as fault:
-            if fault.busy:
-                raise RunError(self._down(str(fault))) from None
-            self._prove(server, control(True), str(fault), hint, plain)
-            raise Failed(f"the {self._service.noun}: {fault}") from None
+        except NoAnswer as why:
+            if why.busy:
+                raise RunError(self._down(why.fault)) from None
+            if not (why.refused and self._proven):
+                request = control(not why.refused)
+                self._prove(server, request, why.fault, hint, None if why.refused else plain)
+            raise Failed(f"the {self._service.noun}: {why.fault}") from None
         self._proven = True
         return answer
 
@@ -381,16 +376,16 @@ class Client(Generic[Parsed]):
         control: Body,
         fault: str,
         hint: str,
-        plain: Body | None = None,
+        plain: Body | None,
     ) -> None:
         """Send the control, once, and `plain` if the server fails on it. RunError unless the
         control is answered."""
         try:
             server.ask(control, retries=0)
-        except (Refused, Unanswered) as still:
-            refused = isinstance(still, Refused)
-            if isinstance(still, Unanswered) and still.failing and plain is not None:
-                with suppress(Refused, Unanswered, RunError):
+        except NoAnswer as still:
+            refused = still.refused
+            if still.failing and plain is not None:
+                with suppress(NoAnswer, RunError):
                     server.ask(plain, retries=0)
                     refused = True
             if not refused:

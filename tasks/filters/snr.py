@@ -45,7 +45,6 @@ SMOOTHED = 3  # frames
 QUANTILE, OF_MEAN = 0.05, 0.56  # the ratio is measured on white noise
 NOISE_BELOW, ROUNDS = 1.7, 8
 LOWEST, HIGHEST = -20.0, 100.0  # dB
-STEP = 256  # frames per FFT call
 
 
 class Settings(StageSettings):
@@ -93,12 +92,8 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Float64s]:
     edges = FIRST_BIN + BAND_BINS * np.arange(max((bins - FIRST_BIN) // BAND_BINS, 1))
     with np.errstate(all="ignore"):  # NaN and overflow show in the sums
         for part in derived.frames(derived.mono_blocks(clip), size, hop, repeat(frames)):
-            powers_of: list[Float64s] = []
-            for start in range(0, len(part), STEP):
-                spectra = scipy.fft.rfft(part[start : start + STEP] * shape, axis=1)
-                powers = np.square(np.abs(spectra), dtype=np.float64)
-                powers_of.append(np.add.reduceat(powers, edges, axis=1))
-            yield np.concatenate(powers_of)
+            powers = np.square(np.abs(scipy.fft.rfft(part * shape, axis=1)), dtype=np.float64)
+            yield np.add.reduceat(powers, edges, axis=1)
 
 
 def _noise(bands: Float64s) -> float:

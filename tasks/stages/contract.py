@@ -86,9 +86,8 @@ class Worker(Protocol[W]):
 
 
 class StageModule(Worker[U], Protocol[U]):
-    @property
-    def SCHEMA(self) -> pa.Schema:
-        """The schema of its rows."""
+    #: The schema of its rows.
+    SCHEMA: pa.Schema
 
     def todo(self, shard: ShardView) -> tuple[list[U], int]:
         """The units that the shard lacks, and the number of its items."""

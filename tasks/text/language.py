@@ -11,8 +11,7 @@ dropped when a version is packaged, however sure its text is. Published clips st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import field_validator
 
-from ..base.arrays import Bools, Float64s, Int32s, Int64s
+from ..base.arrays import Float64s, Int32s, Int64s
 from ..base.json_types import JsonObject
 from . import WORDS, Allowed, Exemption, Limit, Rejection, Rows, Rule, Threshold, sure
 
@@ -161,12 +160,12 @@ class SourceLanguages:
     def judged(self) -> tuple[Float64s, Int32s]:
         """The probability of each clip's language in its source, NaN if not judged; and the pair
         that speaks most against it, -1 if that is none of the languages."""
-        sums = self._sums()
+        beside_others = self._beside_others()
         probability = np.full(len(self.clips), np.nan)
         against = np.full(len(self.clips), -1, np.int32)
         for rows, certain in self._heard():
             clips = self.clips[rows]
-            ratio, against[rows] = sums.beside_others(clips["pair"], certain, clips["length"])
+            ratio, against[rows] = beside_others(clips["pair"], certain, clips["length"])
             text = WEIGHT * (clips["logprob"].astype(np.float64) - PLAIN_LOGPROB)
             with_text = ratio * np.exp(np.clip(text, -MOST_OF_TEXT, MOST_OF_TEXT))
             ratio = np.where(ratio < 1, np.minimum(with_text, 1), ratio)
@@ -184,56 +183,40 @@ class SourceLanguages:
             certain = clips["length"][judged] * clips["probability"][judged].astype(np.float64)
             yield begin + judged, np.rint(certain).astype(np.int64)
 
-    def _sums(self) -> _Sums:
+    def _beside_others(self) -> Callable[[Int32s, Int64s, Int64s], tuple[Float64s, Int64s]]:
+        """Of the pairs of some clips, their certain and their whole length, in UNITS: the odds of
+        their languages by all other clips, and the pairs that speak most against them, -1 if none
+        of the languages does."""
         sources = {name: number for number, name in enumerate(dict(self.pairs))}
         source_of = np.array([sources[name] for name, _ in self.pairs], np.int64)
-        certain, length = np.zeros((2, len(self.pairs)), np.int64)
-        for rows, some in self._heard():
-            np.add.at(certain, self.clips["pair"][rows], some)
-            np.add.at(length, self.clips["pair"][rows], self.clips["length"][rows])
-        in_sources = np.zeros((2, len(sources)), np.int64)
-        np.add.at(in_sources[0], source_of, certain)
-        np.add.at(in_sources[1], source_of, length)
+        certain_of, length_of = np.zeros((2, len(self.pairs)), np.int64)  # pairs
+        for rows, certain in self._heard():
+            np.add.at(certain_of, self.clips["pair"][rows], certain)
+            np.add.at(length_of, self.clips["pair"][rows], self.clips["length"][rows])
+        certain_in, length_in = np.zeros((2, len(sources)), np.int64)  # sources
+        np.add.at(certain_in, source_of, certain_of)
+        np.add.at(length_in, source_of, length_of)
         first, second = np.full((2, len(sources)), -1, np.int64)
-        for pair in np.argsort(-certain, kind="stable")[::-1].tolist():  # the likeliest last
+        for pair in np.argsort(-certain_of, kind="stable")[::-1].tolist():  # the likeliest last
             second[source_of[pair]], first[source_of[pair]] = first[source_of[pair]], pair
         catch_all = np.array([language in CATCH_ALL for _, language in self.pairs], np.bool_)
-        return _Sums(source_of, certain, length, *in_sources, first, second, catch_all)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Of pairs and of sources: UNITS that are certain, and all; the two likeliest pairs of each
-    source, -1 for none."""
-
-    source_of: Int64s
-    certain: Int64s
-    length: Int64s
-    source_certain: Int64s
-    source_length: Int64s
-    first: Int64s
-    second: Int64s
-    catch_all: Bools
-
-    def beside_others(
-        self, pair: Int32s, certain: Int64s, length: Int64s
-    ) -> tuple[Float64s, Int64s]:
-        """Odds of clips' languages by all other clips, and the pairs that speak most against them,
-        -1 if none of the languages does."""
-        source = self.source_of[pair]
-        others = self.source_certain[source] - certain
-        whole = self.source_length[source] - length
-        mine, alike = self.certain[pair] - certain, self.length[pair] - length
-        other = np.where(self.first[source] == pair, self.second[source], self.first[source])
-        of_other = np.where(other >= 0, self.certain[other], 0)
         prior = PRIOR_S * UNITS
-        support = _risen(mine, alike, *CERTAIN) * mine / (mine + prior)
-        none = (whole - others) * (1 - support) * (1 - _risen(others, whole, *SURE_SOURCE))
-        beside_other = np.maximum((mine + prior) / (of_other + prior), 1 / MOST_ODDS)
-        beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
-        beside_none[self.catch_all[pair] & (2 * mine < whole)] = 1 / MOST_ODDS_OF_NONE
-        ratio = np.minimum(np.minimum(beside_other, beside_none), MOST_ODDS)
-        return ratio, np.where(beside_other <= beside_none, other, -1)
+
+        def beside(pair: Int32s, certain: Int64s, length: Int64s) -> tuple[Float64s, Int64s]:
+            source = source_of[pair]
+            others, whole = certain_in[source] - certain, length_in[source] - length
+            mine, alike = certain_of[pair] - certain, length_of[pair] - length
+            other = np.where(first[source] == pair, second[source], first[source])
+            of_other = np.where(other >= 0, certain_of[other], 0)
+            support = _risen(mine, alike, *CERTAIN) * mine / (mine + prior)
+            none = (whole - others) * (1 - support) * (1 - _risen(others, whole, *SURE_SOURCE))
+            beside_other = np.maximum((mine + prior) / (of_other + prior), 1 / MOST_ODDS)
+            beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
+            beside_none[catch_all[pair] & (2 * mine < whole)] = 1 / MOST_ODDS_OF_NONE
+            ratio = np.minimum(np.minimum(beside_other, beside_none), MOST_ODDS)
+            return ratio, np.where(beside_other <= beside_none, other, -1)
+
+        return beside
 
 
 def _risen(part: Int64s, whole: Int64s, low: float, high: float) -> Float64s:

@@ -266,7 +266,7 @@ def by_pitch(monkeypatch: pytest.MonkeyPatch) -> None:
         return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
     monkeypatch.setattr(embedding, "embed", embed)
-    monkeypatch.setattr(embedding, "check", lambda *given: None)
+    monkeypatch.setattr(model_files, "located", lambda *given: Path())
 
 
 def asked(home: Path, **package: Any) -> Job:

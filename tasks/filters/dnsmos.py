@@ -99,10 +99,8 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     keep = _kept_by_reference if settings.compat == "emilia" else None
     group = _dnsmos.GROUPS[settings.device]
     how = settings.device, settings.precision
-    try:
-        windows = [*_dnsmos.windows(_signal(clip), keep, group, *how)]
-    except _NotFiniteError:
-        windows = []
+    finite = all(np.isfinite(block).all() for block in blocks_16k(clip))
+    windows = [*_dnsmos.windows(_signal(clip), keep, group, *how)] if finite else []
     if not windows:
         return dict.fromkeys(COLUMNS)
     raw = np.concatenate(windows).astype(np.float64)
@@ -110,25 +108,15 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return dict(zip(COLUMNS, fitted.mean(axis=0).tolist(), strict=True))
 
 
-class _NotFiniteError(Exception):
-    """NaN or infinity among the samples."""
-
-
 def _signal(clip: Clip) -> Iterator[Float32s]:
     """The model's input in blocks: 16 kHz mono in ±1, at least 9.01 s; none for an empty clip."""
     if clip.seconds > KEPT_SECONDS:
-        yield from map(_limited, blocks_16k(clip))
+        yield from (np.clip(block, -1, 1) for block in blocks_16k(clip))
         return
-    samples = _limited(mono_16k(clip))
+    samples = np.clip(mono_16k(clip), -1, 1)
     while 0 < len(samples) < _dnsmos.WINDOW:
         samples = np.concatenate([samples, samples])
     yield samples
-
-
-def _limited(samples: Float32s) -> Float32s:
-    if not np.isfinite(samples).all():
-        raise _NotFiniteError
-    return np.clip(samples, -1, 1)
 
 
 def _kept_by_reference(window: int) -> bool:

@@ -126,7 +126,7 @@ def test_written_models_compute() -> None:
     graph = Graph("test")
     weight = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
     x = graph.op("Conv", ["x", weight], strides=[2])
-    x = graph.op("Reshape", [graph.op("LeakyRelu", [x], alpha=0.5), graph.ints([0, -1])])
+    x = graph.op("Reshape", [graph.op("LeakyRelu", [x], alpha=0.5), [0, -1]])
     model = graph.model([("x", ["N", 1, 5])], [(x, "y", ["N", 4])])
     given = np.array([[[1, -2, 3, 0, -5]]], np.float32)
     direct = [
@@ -190,7 +190,7 @@ def test_what_is_written_is_read_again() -> None:
     graph = Graph("test")
     weight = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
     x = graph.op("Conv", ["x", weight], strides=[2])
-    y, last = graph.several(2, "GRU", [graph.op("Reshape", [x, graph.ints([0])]), "", x])
+    y, last = graph.several(2, "GRU", [graph.op("Reshape", [x, [0]]), "", x])
     model = graph.model([("x", [1])], [(y, "y", [1]), (last, "z", ["T"])])
     nodes = onnx_graph.nodes(model)
     assert [node.op_type for node in nodes] == ["Conv", "Reshape", "GRU", *["Identity"] * 2]

@@ -186,13 +186,18 @@ class Tagger:
             yield from windows
 
     def _patches_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
-        """Of a clip that the gain does not clip, the bands are scaled in place of its samples."""
-        blocks = derived.blocks_16k(clip)
-        fits = clip.seconds <= derived.KEPT_SECONDS and (
-            gain == 1 or np.abs(derived.mono_16k(clip)).max(initial=0) * gain <= 1
-        )
-        blocks = bands(self._filled(blocks if fits else louder(blocks, gain)))
-        factor = gain if fits else 1.0
+        """Computes a short clip's bands once: they scale with its samples, unless clipped."""
+
+        def once() -> Float32s:
+            blocks = bands(self._filled(derived.blocks_16k(clip)))
+            return np.concatenate([np.empty(0, np.float32), *blocks])
+
+        if clip.seconds > derived.KEPT_SECONDS:
+            blocks, factor = bands(self._filled(louder(derived.blocks_16k(clip), gain))), 1.0
+        elif gain == 1 or np.abs(samples := derived.mono_16k(clip)).max(initial=0) * gain <= 1:
+            blocks, factor = iter([derived.cached(clip, "bands of sounds", once)]), gain
+        else:
+            blocks, factor = bands(self._filled(louder([samples], gain))), 1.0
         size, hop = FRAMES * BINS, FRAMES // 2 * BINS
         for patches in derived.frames(blocks, size, hop, repeat(AT_ONCE)):
             with np.errstate(invalid="ignore"):  # what is not finite stays so

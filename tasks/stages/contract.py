@@ -86,8 +86,9 @@ class Worker(Protocol[W]):
 
 
 class StageModule(Worker[U], Protocol[U]):
-    #: The schema of its rows.
-    SCHEMA: pa.Schema
+    @property
+    def SCHEMA(self) -> pa.Schema:
+        """The schema of its rows."""
 
     def todo(self, shard: ShardView) -> tuple[list[U], int]:
         """The units that the shard lacks, and the number of its items."""

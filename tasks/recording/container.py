@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, wraps
+from functools import lru_cache, wraps
 from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
@@ -105,7 +106,7 @@ def as_file(locator: Locator) -> BinaryIO:
     if locator.packing is not None:  # a member of a compressed tar
         copy = unpacked(locator.path, locator.packing, locator.inside)
         start, length = start or 0, length or 0
-        if copy.reached(start + length) < start + length:
+        if size_of(cast(BinaryIO, copy)) < start + length:
             raise copy.wrong or ItemError("truncated", "the archive ends within it")
         return Window(copy, start, length)  # type: ignore[arg-type,return-value]
     if start is None:
@@ -117,10 +118,20 @@ def as_file(locator: Locator) -> BinaryIO:
     return Window(file, start, rest if length is None else min(length, rest), owned=True)  # type: ignore[return-value]
 
 
+@lru_cache(maxsize=2)  # copies that a process keeps, besides those in use
+def _copy(path: str, packing: str, inside: int | None, guard: str) -> packed.Copy:
+    with open_regular(path, inside) as file:
+        return packed.Copy(file, packing)
+
+
+_UNPACKING = threading.Lock()  # one unpacks, and others wait for its copy
+
+
 def unpacked(path: str, packing: str, inside: int | None = None) -> packed.Unpacked:
-    """A compressed tar, unpacked while it is read: seekable; for the cost, see `packed`."""
+    """A compressed tar, unpacked: seekable. ItemError if it cannot be read, or there is no room."""
     try:
-        return packed.unpacked(path, packing, partial(open_regular, inside=inside))
+        with _UNPACKING:
+            return packed.Unpacked(_copy(path, packing, inside, urls.guard(path)))
     except FileNotFoundError as error:
         raise ItemError("missing", "not there") from error
     except OSError as error:

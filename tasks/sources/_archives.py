@@ -1,29 +1,24 @@
-"""Archives in a folder: their members are recordings, read in place, with the texts beside them.
-An archive is listed like a folder of its name, in the byte order of its members' names. Nothing is
-ever written under those names, so `../x.wav` is harmless."""
+"""Archives, whose members are read in place. Nothing is ever written under their names, so
+`../x.wav` is harmless."""
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from ..base.errors import ItemError
 from ..recording import Ignored, Locator, Recording, packed, unreachable
 from ..recording.container import as_file, size_of, unpacked
-from ..recording.file_kinds import HEAD, ReadFile, compression, is_recording, known
+from ..recording.file_kinds import HEAD, compression
 from ..recording.guard import display_path, file_state
-from ..recording.names import REST, display_text, is_utf8, safe_name
+from ..recording.names import REST, display_text, safe_name
 from ..storage import regular
-from ._beside.folders import FolderTexts
 from ._lists import Entries, failed, unlisted, unopened
-from ._paths import skip_reason
 
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 MOST = 1_000_000  # members: 300 MB of names and places
@@ -37,21 +32,19 @@ _TOO_SHORT = (
     f"they have fewer than {LEAST_BYTES} bytes, too few for any sound, and are not read; make the "
     "archive again from complete files",
 )
-
-#: (path of a folder, names in it, reader of its files) -> the folder's texts.
-TextsOf = Callable[[str, list[str], ReadFile], FolderTexts | None]
-#: (texts, name in the folder, recording) -> the recording with its speaker and text.
-Complete = Callable[[FolderTexts | None, str, Recording], Recording]
+COMPRESSED = "a tar in {} is not read; repack it with gzip or zstd"
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
-    """`size`: unpacked, in bytes. `error`: (code, detail) if it cannot be read."""
+class Member:
+    """A file in an archive, or what is none; `name` without `.` and `//`. `kind`: file, folder,
+    link, device or special. `size`: unpacked, in bytes. `error`: (code, detail) if it cannot be
+    read."""
 
     name: str
+    kind: str
     locator: Locator
     size: int
-    kind: str
     error: tuple[str, str] | None = None
 
 
@@ -59,154 +52,95 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith(ENDINGS)
 
 
-@dataclass(frozen=True)
 class Archive:
-    """One archive. `name`: in the source; prefixes its recordings' names. `encoding`: of members'
-    names that are not UTF-8. `inside`: as a locator's."""
+    """An archive that is open for listing: a ZIP, or a tar, plain, in gzip or in zstd. `guard`: the
+    file's; `inside`: as a locator's. ItemError if it cannot be opened, or not be read in place."""
 
-    name: str
-    path: str
-    system_folders: bool
-    texts_of: TextsOf
-    complete: Complete
-    encoding: str | None = None
-    inside: int | None = None
+    def __init__(self, path: str, guard: str, inside: int | None = None) -> None:
+        self.path, self.guard = path, guard
+        self.wrong: ItemError | None = None  # why `members` did not give all of them
+        opener = regular.read if inside is None else regular.read_inside(path[:inside])
+        self._file = unreachable.opened(path, opener)
+        packing = compression(self._file.read(HEAD))
+        if packing in packed.PACKINGS:
+            self._file.close()
+            copy = unreachable.patience.read(lambda: unpacked(path, packing, inside))
+            self._file = cast(BinaryIO, copy)
+        elif packing is not None:
+            raise ItemError("unsupported", COMPRESSED.format(packing))
+        elif path.lower().endswith(".zip"):
+            packing = "zip"
+        self._place = Locator(path, packing=packing, inside=inside)
 
-    def listed(self) -> Entries:
-        """Its recordings; an archive that cannot be listed gives one failed recording."""
-        name = safe_name(self.name)
-        state = file_state(self.path)
-        if state.error:
-            yield unopened(name, self.path, state.error)
-            return
-        members: list[_Member] = []
-        wrong = None
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.close()
+
+    def members(self) -> Iterator[Member]:
+        """Its members in order, as far as they can be read."""
         try:
-            for member in _members(self.path, self.inside):
-                if len(members) >= MOST:
-                    wrong = ItemError("unsupported", f"more than {MOST:,} members; unpack it")
-                    break
-                members.append(replace(member, name=self._read(member.name)))
+            of_kind = _of_zip if self._place.packing == "zip" else _of_tar
+            yield from of_kind(self._file, self._place)
         except ItemError as error:
-            wrong = error
-        yield from in_one(name, self.path, self._recordings(members, state.guard))
-        if wrong:
-            yield unlisted(name, self.path, wrong)
+            self.wrong = error
+        self.wrong = getattr(self._file, "wrong", None) or self.wrong
 
-    def _recordings(self, members: list[_Member], guard: str) -> Entries:
-        members.sort(key=lambda member: os.fsencode(member.name))
-        taken: list[_Member] = []
-        last = ""
-        for member in members:
-            if reason := self._skipped(member, last):
-                yield Ignored(self._named(member.name), reason)
-            elif member.kind == "file":
-                taken.append(member)
-                last = member.name
-        places = {m.name: m.locator for m in taken if not known(m.name) and m.error is None}
-
-        def read(name: str, most: int) -> bytes:
-            if name not in places:
-                raise ItemError("unsupported", "it cannot be read in this archive")
-            with as_file(places[name]) as file:
+    def read(self, member: Member, most: int) -> bytes:
+        """The first bytes of a member."""
+        if member.error is not None:
+            raise ItemError("unsupported", "it cannot be read in this archive")
+        if member.locator.packing == "zip":
+            with as_file(member.locator) as file:
                 return file.read(most)
+        self._file.seek(member.locator.offset or 0)
+        return self._file.read(min(most, member.size))
 
-        names: dict[str, list[str]] = {}
-        for member in taken:
-            above, name = posixpath.split(member.name)
-            names.setdefault(above, []).append(name)
-        folders = {
-            above: self.texts_of(f"{above}/" if above else "", those, read)
-            for above, those in names.items()
-        }
-        for member in taken:
-            above, name = posixpath.split(member.name)
-            texts = folders[above]
-            if aside := texts and texts.aside(name):
-                yield Ignored(self._named(member.name), *aside)
-            elif is_recording(name, member.name, read):
-                yield self.complete(texts, name, self._recording(member, guard))
-            else:
-                reason = "archive_in_archive" if is_archive(name) else "extension"
-                yield Ignored(self._named(member.name), reason)
-
-    def _skipped(self, member: _Member, last: str) -> str | None:
-        if member.kind != "file":
-            return None if member.kind == "folder" else member.kind
-        parts = (part for part in member.name.split("/") if part != "..")
-        reason = next(filter(None, (skip_reason(p, self.system_folders) for p in parts)), None)
-        return reason or ("duplicate_name" if member.name == last else None)
-
-    def _read(self, name: str) -> str:
-        """A member's name, which Windows writes into archives in the encoding of its language."""
-        if self.encoding and not is_utf8(name):
-            with suppress(ValueError):
-                return os.fsencode(name).decode(self.encoding)
-        return name
-
-    def _named(self, member: str) -> str:
-        return f"{safe_name(self.name)}/{safe_name(member)}"
-
-    def _recording(self, member: _Member, guard: str) -> Recording:
+    def recording(self, name: str, member: Member) -> Recording:
+        """A member as a recording; `name`: of the archive."""
         return Recording(
-            path=self._named(member.name),
+            path=f"{name}/{safe_name(member.name)}",
             source_path=f"{display_path(self.path)}!{display_text(member.name)}",
             locator=member.locator,
             size=member.size,
-            guard=guard,
+            guard=self.guard,
             error=member.error,
         )
 
 
-def _members(path: str, inside: int | None) -> Iterator[_Member]:
-    """Members in the archive's order; raises ItemError where the rest cannot be read."""
-    opener = regular.read if inside is None else regular.read_inside(path[:inside])
-    with unreachable.opened(path, opener) as file:
-        head = file.read(HEAD)
-        packing = compression(head)
-        if packing is None and path.lower().endswith(".zip"):
-            yield from _of_zip(path, file, inside)
-        elif packing is None:
-            yield from _of_tar(path, file, None, inside)
-        elif packing not in packed.PACKINGS:
-            raise ItemError("unsupported", f"a tar in {packing}; repack it with gzip or zstd")
-    if packing in packed.PACKINGS:
-        copy = unreachable.patience.read(lambda: unpacked(path, packing, inside))
-        try:
-            yield from _of_tar(path, copy, packing, inside)  # type: ignore[arg-type]
-        except ItemError as error:
-            raise copy.wrong or error from None
-        if copy.wrong:
-            raise copy.wrong
+def listed(
+    name: str, path: str, inside: int | None, entries_of: Callable[[Archive], Entries]
+) -> Entries:
+    """The entries of the archive called `name`; what of it cannot be read is one failed
+    recording."""
+    state = file_state(path)
+    if state.error:
+        yield unopened(name, path, state.error)
+        return
+    try:
+        with Archive(path, state.guard, inside) as archive:
+            yield from in_one(name, path, entries_of(archive))
+            if archive.wrong:
+                yield unlisted(name, path, archive.wrong)
+    except ItemError as error:
+        yield unlisted(name, path, error)
 
 
-def _of_zip(path: str, file: BinaryIO, inside: int | None) -> Iterator[_Member]:
+def _of_zip(file: BinaryIO, place: Locator) -> Iterator[Member]:
     end = 0
     for entry in sorted(packed.entries(file, MOST), key=lambda entry: entry.offset):
         error = entry.error
         if entry.offset < end and not error:
             error = ("unreadable", "its bytes overlap another member's: get the archive again")
         end = max(end, entry.offset + entry.packed)
-        place = Locator(path, offset=entry.offset, length=entry.packed, packing="zip")
-        place = replace(place, unpacked=entry.size, crc=entry.crc, inside=inside)
-        yield _Member(plain(entry.name), place, entry.size, entry.kind, error)
+        where = replace(place, offset=entry.offset, length=entry.packed)
+        where.unpacked, where.crc = entry.size, entry.crc
+        yield Member(_plain(entry.name), entry.kind, where, entry.size, error)
 
 
-def plain(name: str) -> str:
-    """A member's name without `.` and `//`."""
+def _plain(name: str) -> str:
     return posixpath.normpath(name) if name else ""
-
-
-def _of_tar(
-    path: str, file: BinaryIO, packing: str | None, inside: int | None
-) -> Iterator[_Member]:
-    for member in members(file):
-        sparse = member.kind == "sparse"
-        wrong = ("unsupported", "a sparse member; repack the tar without --sparse")
-        place = Locator(path, offset=member.offset, length=member.size)
-        place = replace(place, packing=packing, inside=inside)
-        kind = "file" if sparse else member.kind
-        yield _Member(plain(member.name), place, member.size, kind, wrong if sparse else None)
 
 
 def in_one(name: str, path: str, entries: Iterable[Recording | Ignored]) -> Entries:
@@ -252,26 +186,10 @@ _RECORD = re.compile(rb"([0-9]{1,7}) ")
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Data at `offset`, `size` in bytes. `kind`: file, sparse, folder, link, device or special."""
-
-    name: str
-    kind: str
-    offset: int
-    size: int
-
-
-def head(file: BinaryIO) -> bytes:
-    """The first block of a file."""
-    file.seek(0)
-    return file.read(BLOCK)
-
-
 def is_tar(head: bytes) -> bool:
     """Whether the first block is the header of a tar."""
     try:
-        _header(head)
+        _header(head[:BLOCK])
     except tarfile.HeaderError:
         return False
     return True
@@ -281,7 +199,7 @@ def _header(block: bytes) -> tarfile.TarInfo:
     return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
 
 
-def members(file: BinaryIO) -> Iterator[Member]:
+def _of_tar(file: BinaryIO, place: Locator) -> Iterator[Member]:
     """Complete members in order, up to the end mark. ItemError if the rest is lost (`truncated`,
     `unreadable`) or cannot be read by this walk (`unsupported`)."""
     total = size_of(file)
@@ -315,7 +233,8 @@ def members(file: BinaryIO) -> Iterator[Member]:
         if size < 0:
             raise ItemError("unreadable", f"a negative size in the tar header at byte {position}")
         full = pax.get("path") or name or header.name
-        kind = _kind(header, pax)
+        is_sparse = any(key.startswith("GNU.sparse.") for key in pax)
+        kind = "file" if is_sparse else _kind(header)
         if header.type == tarfile.GNUTYPE_SPARSE:
             # More headers may follow a sparse one; where its data ends is not worked out.
             detail = f"a sparse member at byte {position}; what follows is not read"
@@ -324,7 +243,10 @@ def members(file: BinaryIO) -> Iterator[Member]:
         if holds_data and start + size > total:
             detail = f"{size} bytes are promised at byte {start}, {max(total - start, 0)} are there"
             raise ItemError("truncated", detail)
-        yield Member(full, kind, start, size if holds_data else 0)
+        sparse = ("unsupported", "a sparse member; repack the tar without --sparse")
+        held = size if holds_data else 0
+        where = replace(place, offset=start, length=held)
+        yield Member(_plain(full), kind, where, held, sparse if is_sparse else None)
         position = start + (-(-size // BLOCK) * BLOCK if holds_data else 0)
         name, pax = None, {}
     # Only the missing end mark, which every closed tar has, shows a cut between two members.
@@ -367,9 +289,7 @@ def _records(content: bytes) -> dict[str, str]:
     return fields
 
 
-def _kind(header: tarfile.TarInfo, pax: dict[str, str]) -> str:
-    if any(key.startswith("GNU.sparse.") for key in pax):
-        return "sparse"
+def _kind(header: tarfile.TarInfo) -> str:
     if header.isreg():
         return "file"
     if header.isdir():

@@ -12,7 +12,8 @@ import io
 import posixpath
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -70,7 +71,8 @@ class TarManifest:
     def _file(self) -> io.BufferedReader:
         return io.BufferedReader(cast(io.RawIOBase, unreachable.opened(self.path, self._opener)))
 
-    def of_tar(self, name: str) -> Lines:
+    def of_tar(self, name: str) -> Callable[[Recording], Entries]:
+        """Describes the members of the tar `name`."""
         numbered = _NUMBER.search(name)
         wanted = [_ANY, int(numbered[1])] if numbered else [_ANY]
         lines: Lines = {}
@@ -81,9 +83,9 @@ class TarManifest:
                     record = _record(file.readline(MAX_LINE_BYTES))
                     member = _member(str(record.get("audio_filepath"))).split("-sub")[0]
                     lines.setdefault(member, []).append((index + 1, record))
-        return lines
+        return partial(self._described, lines)
 
-    def described(self, member: Recording, lines: Lines) -> Entries:
+    def _described(self, lines: Lines, member: Recording) -> Entries:
         """A member of a tar as its lines describe it; skipped if there is none."""
         group = Group()
         about = lines.pop(_member(member.path), [])

@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,13 +24,13 @@ from ..base.errors import ItemError
 from ..recording import Ignored, Locator, Recording, unreachable
 from ..recording.file_kinds import ReadFile, first_bytes, is_recording
 from ..recording.guard import of_file, stat_error
-from ..recording.names import display_text, recording_name, safe_name
+from ..recording.names import display_text, is_utf8, recording_name, safe_name
 from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
 from ..storage import regular, urls
 from ..storage.local import stat_guard
 from . import _text_encoding
-from ._archives import Archive, is_archive
+from ._archives import MOST, Archive, Member, is_archive, listed
 from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import FolderTexts
@@ -234,28 +234,53 @@ def _hint(path: str) -> str:
 
 def _objects(root: str, settings: Settings) -> Entries:
     entries = list(objects_below(root, settings.system_folders))
+    objects = {entry.relative: entry for entry in entries if isinstance(entry, Object)}
+
+    def recording(relative: str) -> Recording:
+        _, url, size, guard = objects[relative]
+        return Recording(safe_name(relative), display_text(url), Locator(url), size, guard)
+
+    names = (entry if isinstance(entry, Ignored) else entry.relative for entry in entries)
+    return _whole([*names], f"{root}/", settings, recording)
+
+
+def _whole(
+    files: Sequence[str | Ignored],
+    home: str,
+    settings: Settings,
+    recording: Callable[[str], Recording],
+    read: ReadFile | None = None,
+) -> Entries:
+    """The entries of all files of a store or an archive, by their relative names. `home`: what
+    comes before these, empty in an archive; `recording`: a file as one; `read`: reads it."""
     names: dict[str, list[str]] = {}
-    for entry in entries:
-        if isinstance(entry, Object):
-            above, _, name = entry.relative.rpartition("/")
+    for file in files:
+        if isinstance(file, str):
+            above, name = _split(file)
             names.setdefault(above, []).append(name)
     folders: dict[str, FolderTexts | None] = {}
-    for entry in entries:
-        if isinstance(entry, Ignored):
-            yield entry
+    for file in files:
+        if isinstance(file, Ignored):
+            yield file
             continue
-        above, _, name = entry.relative.rpartition("/")
+        above, name = _split(file)
         if above not in folders:
-            home = f"{root}/{above}/" if above else f"{root}/"
-            folders[above] = _texts(home, names.pop(above), settings=settings)
-        if aside := _aside(entry.relative, name, folders[above]):
+            folders[above] = _texts(home + above, names.pop(above), read, settings=settings)
+        if aside := _aside(recording(file).path, name, folders[above]):
             yield aside
-        elif is_recording(name, entry.url):
-            path, locator = safe_name(entry.relative), Locator(entry.url)
-            recording = Recording(path, display_text(entry.url), locator, entry.size, entry.guard)
-            yield _told(settings, folders[above], name, recording)
+        elif is_recording(name, home + file, read or first_bytes):
+            yield _told(settings, folders[above], name, recording(file))
+        elif home:
+            yield from _other(file, home + file, settings)
         else:
-            yield from _other(entry.relative, entry.url, settings)
+            reason = "archive_in_archive" if is_archive(name) else "extension"
+            yield Ignored(recording(file).path, reason)
+
+
+def _split(path: str) -> tuple[str, str]:
+    """(folder with its slash, name) of a file's path."""
+    above, slash, name = path.rpartition("/")
+    return above + slash, name
 
 
 def _texts(
@@ -296,12 +321,14 @@ def _alone(path: str, recording: Recording, settings: Settings, boundary: Bounda
             near.append(beside)
     texts = _texts(f"{home}/", [name, *near], opener=boundary.opener, settings=settings)
     yield _told(settings, texts, name, recording)
-    yield from filter(None, (_aside(beside, beside, texts) for beside in near))
+    for beside in near:
+        if aside := _aside(recording_name(beside), beside, texts):
+            yield aside
 
 
-def _aside(relative: str, name: str, texts: FolderTexts | None) -> Ignored | None:
+def _aside(path: str, name: str, texts: FolderTexts | None) -> Ignored | None:
     reason = texts and texts.aside(name)
-    return Ignored(recording_name(relative), *reason) if reason else None
+    return Ignored(path, *reason) if reason else None
 
 
 def _told(
@@ -430,9 +457,49 @@ def _is_read(name: str, settings: Settings) -> bool:
 
 
 def _archive(relative: str, path: str, settings: Settings, inside: int | None = None) -> Entries:
-    texts, complete = partial(_texts, settings=settings), partial(_told, settings)
-    skips = settings.system_folders
-    return Archive(relative, path, skips, texts, complete, settings.encoding, inside).listed()
+    """An archive is listed like a folder of its name, in the byte order of its members' names."""
+    name = safe_name(relative)
+    return listed(name, path, inside, partial(_in_archive, name, settings))
+
+
+def _in_archive(archive_name: str, settings: Settings, archive: Archive) -> Entries:
+    members: list[Member] = []
+    for member in archive.members():
+        if len(members) == MOST:
+            archive.wrong = ItemError("unsupported", f"more than {MOST:,} members; unpack it")
+            break
+        members.append(replace(member, name=_as_written(member.name, settings.encoding)))
+    members.sort(key=lambda member: os.fsencode(member.name))
+    files: list[str | Ignored] = []
+    by_name: dict[str, Member] = {}
+    for member in members:
+        name = member.name
+        reason = None if member.kind in ("file", "folder") else member.kind
+        parts = (part for part in name.split("/") if part != "..")
+        skipped = filter(None, (skip_reason(part, settings.system_folders) for part in parts))
+        if member.kind == "file":
+            reason = next(skipped, "duplicate_name" if name in by_name else None)
+        if reason:
+            files.append(Ignored(f"{archive_name}/{safe_name(name)}", reason))
+        elif member.kind == "file":
+            by_name[name] = member
+            files.append(name)
+
+    def recording(name: str) -> Recording:
+        return archive.recording(archive_name, by_name[name])
+
+    def read(name: str, most: int) -> bytes:
+        return archive.read(by_name[name], most)
+
+    return _whole(files, "", settings, recording, read)
+
+
+def _as_written(name: str, encoding: str | None) -> str:
+    """A member's name, which Windows writes into archives in the encoding of its language."""
+    if encoding and not is_utf8(name):
+        with suppress(ValueError):
+            return os.fsencode(name).decode(encoding)
+    return name
 
 
 def _other(relative: str, path: str, settings: Settings, inside: int | None = None) -> Entries:
@@ -450,10 +517,10 @@ def _file(
     boundary: Boundary,
 ) -> Entries:
     """A file as a recording, or the members of an archive."""
-    if aside := _aside(relative, entry.name, texts):
+    name, path, is_link = recording_name(relative), entry.path, entry.is_symlink()
+    if aside := _aside(name, entry.name, texts):
         yield aside
         return
-    name, path, is_link = recording_name(relative), entry.path, entry.is_symlink()
     head = partial(first_bytes, opener=boundary.opener)
     if not is_link and not is_recording(entry.name, path, head):
         yield from _other(relative, path, settings, boundary.inside)

@@ -12,21 +12,21 @@ import os
 import posixpath
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Literal, cast
+from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import Field
 
 from ..base.errors import ItemError
-from ..recording import Ignored, Locator, Recording, container, unreachable
-from ..recording.file_kinds import compression, is_recording
-from ..recording.guard import display_path, file_state
+from ..recording import Ignored, unreachable
+from ..recording.file_kinds import HEAD, compression, is_recording
+from ..recording.guard import display_path
 from ..recording.names import display_text, safe_name
 from ..recording.packed import PACKINGS
 from ..settings.base import READ
 from ..storage import bounds, urls
 from . import _columns, _lists
-from ._archives import Member, head, in_one, is_tar, members, plain
+from ._archives import COMPRESSED, Archive, Member, in_one, is_tar, listed
 from ._beside import folders
 from ._folders import Containers, containers
 from ._lists import Entries, SpeakerSettings
@@ -35,8 +35,8 @@ from ._tar_manifest import NAME, TarManifest
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _TEXTS = (".txt", ".json")
+_TOLD = ("text", "speaker", "language")
 MOST_TOGETHER = 100  # members of a sample
-_COMPRESSED = "a tar in {} is not read; repack it with gzip or zstd"
 
 
 class Settings(SpeakerSettings):
@@ -65,12 +65,12 @@ def recordings(settings: Settings) -> Entries:
         path = list_file(tars.files[0][1])
         try:
             with unreachable.opened(path, tars.boundary.opener) as file:
-                begin = head(file)
+                begin = file.read(HEAD)
         except ItemError as error:
             raise _lists.refusal(path, f": {error.detail}") from None
         packed = compression(begin)
         if packed and packed not in PACKINGS:
-            raise _lists.refusal(path, f": {_COMPRESSED.format(packed)}")
+            raise _lists.refusal(path, f": {COMPRESSED.format(packed)}")
         if not packed and not path.lower().endswith(".tar") and not is_tar(begin):
             if b"\0" in begin:  # no text file has it
                 raise _lists.refusal(path, "is neither a tar nor a list of tars")
@@ -141,24 +141,10 @@ class _Manifests:
 
 
 def _archive(name: str, path: str, manifests: _Manifests) -> Entries:
-    """Recordings of one archive; an unreadable archive is a failed recording itself."""
-    if wrong := file_state(path).error:
-        yield _lists.unopened(name, path, wrong)
-        return
-    try:
-        manifest, boundary = manifests.beside(path), manifests.boundary
-        with unreachable.opened(path, boundary.opener) as file:
-            packed, whole = compression(head(file)), file
-            if packed and packed not in PACKINGS:
-                what = _COMPRESSED.format(packed)
-                yield _lists.failed(name, display_path(path), path, "unsupported", what)
-                return
-            if packed:
-                whole = cast(BinaryIO, container.unpacked(path, packed, boundary.inside))
-            archive = _Archive(name, path, whole, manifests.language, packed, manifest)
-            yield from in_one(name, path, archive.listed())
-    except ItemError as error:
-        yield _lists.unlisted(name, path, error)
+    def entries_of(archive: Archive) -> Entries:
+        return _Listing(name, archive, manifests.language, manifests.beside(path)).entries()
+
+    return listed(name, path, manifests.boundary.inside, entries_of)
 
 
 @dataclass
@@ -198,57 +184,42 @@ def _key(plain: str) -> str:
     return posixpath.join(above, name.partition(".")[0])
 
 
-@dataclass
-class _Archive:
-    """`language`: the source's."""
+class _Listing:
+    """One archive that is being listed. `language`: the source's."""
 
-    name: str
-    path: str
-    file: BinaryIO
-    language: str | None
-    packing: str | None
-    manifest: TarManifest | None
+    def __init__(
+        self, name: str, archive: Archive, language: str | None, manifest: TarManifest | None
+    ) -> None:
+        self.name, self.archive, self.language = name, archive, language
+        self.described = manifest.of_tar(archive.path) if manifest else None
 
-    def listed(self) -> Entries:
-        self.guard = urls.guard(self.path)
-        self.lines = self.manifest.of_tar(self.path) if self.manifest else {}
+    def entries(self) -> Entries:
         sample = _Sample("")
         seen: set[str] = set()
-        wrong: ItemError | None = None
-        try:
-            for member in members(self.file):
-                name = plain(member.name)
-                if reason := self.left_out(member, name, seen):
-                    yield Ignored(self.member_name(name), reason)
-                    continue
-                seen.add(name)
-                if sample.ends_at(name):
-                    yield from self.finish(sample)
-                    sample = _Sample(_key(name))
-                yield from self.take(sample, replace(member, name=name))
-        except ItemError as error:
-            wrong = error
+        for member in self.archive.members():
+            if reason := self.left_out(member, seen):
+                yield Ignored(self.member_name(member.name), reason)
+                continue
+            seen.add(member.name)
+            if sample.ends_at(member.name):
+                yield from self.finish(sample)
+                sample = _Sample(_key(member.name))
+            yield from self.take(sample, member)
         yield from self.finish(sample)
-        if wrong := getattr(self.file, "wrong", None) or wrong:
-            yield _lists.unlisted(self.name, self.path, wrong)
 
     def member_name(self, plain: str) -> str:
         return f"{self.name}/{safe_name(plain)}"
 
-    def left_out(self, member: Member, plain: str, seen: set[str]) -> str | None:
-        if member.kind not in ("file", "sparse"):
+    def left_out(self, member: Member, seen: set[str]) -> str | None:
+        if member.kind != "file":
             return member.kind
-        if posixpath.basename(plain).startswith("."):
+        if posixpath.basename(member.name).startswith("."):
             return "hidden"  # such as `._a.wav`, which macOS adds to each file
-        if not plain.lower().endswith(_TEXTS) and not is_recording(
-            plain, plain, lambda _, most: self._bytes(member, most)
+        if not member.name.lower().endswith(_TEXTS) and not is_recording(
+            member.name, member.name, lambda _, most: self.archive.read(member, most)
         ):
             return "extension"
-        return "duplicate_name" if plain in seen else None
-
-    def _bytes(self, member: Member, most: int) -> bytes:
-        self.file.seek(member.offset)
-        return self.file.read(min(most, member.size))
+        return "duplicate_name" if member.name in seen else None
 
     def take(self, sample: _Sample, member: Member) -> Entries:
         """Add a member to its sample; reads only texts."""
@@ -267,16 +238,17 @@ class _Archive:
                 facts = _columns.told(value, self.language) if isinstance(value, dict) else {}
                 about.update(facts | {k: v for k, v in about.items() if v})
         except ValueError as error:
-            where = f"{display_path(self.path)}!{display_text(plain)}"
-            yield _lists.failed(self.member_name(plain), where, self.path, "unreadable", str(error))
+            where = f"{display_path(self.archive.path)}!{display_text(plain)}"
+            path, why = self.archive.path, str(error)
+            yield _lists.failed(self.member_name(plain), where, path, "unreadable", why)
 
     def _text(self, member: Member) -> str:
         if wrong := bounds.too_long(member.size):
             raise ValueError(wrong)
-        if member.kind != "file":
+        if member.error is not None:
             raise ValueError("a text in a sparse member is not read")
         try:
-            return self._bytes(member, member.size).decode("utf-8-sig")
+            return self.archive.read(member, member.size).decode("utf-8-sig")
         except UnicodeDecodeError:
             raise ValueError("a text is not valid UTF-8") from None
 
@@ -288,21 +260,11 @@ class _Archive:
                 yield Ignored(self.member_name(name), "no_audio")
         for member in sample.audio:
             stem = _stem(member.name)
+            recording = self.archive.recording(self.name, member)
+            recording.source_id = display_text(stem)
             about = sample.told(stem)
-            where = Locator(self.path, offset=member.offset, length=member.size)
-            recording = Recording(
-                path=self.member_name(member.name),
-                source_path=f"{display_path(self.path)}!{display_text(member.name)}",
-                locator=replace(where, packing=self.packing),
-                size=member.size,
-                guard=self.guard,
-                source_id=display_text(stem),
-                text=about.get("text"),
-                speaker=about.get("speaker"),
-                language=about.get("language"),
-                error=("unsupported", "a sparse member") if member.kind == "sparse" else None,
-            )
-            if self.manifest is None:
+            recording.text, recording.speaker, recording.language = map(about.get, _TOLD)
+            if self.described is None:
                 yield recording
             else:
-                yield from self.manifest.described(recording, self.lines)
+                yield from self.described(recording)

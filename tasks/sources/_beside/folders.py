@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ... import storage
 from ...base import language_codes
@@ -50,15 +50,6 @@ TURNS, TURNS_SAY = "read_as_turns", "who speaks when, for `channels` and `speake
 Reason = tuple[str, str]  # why a file is skipped, and more in words
 
 
-@dataclass(slots=True)
-class _Found:
-    """What the texts of one stem say; `waiting`: recordings that have yet to take it."""
-
-    waiting: int
-    read: Read | None = None
-    error: str | None = None
-
-
 class FolderTexts:
     """`home`: the folder's path or URL, ending in `/`; `names`: of all files in it; `read_file`:
     reads files in an archive; `opener`: opens files of a local folder."""
@@ -72,56 +63,28 @@ class FolderTexts:
         opener: regular.Opener = regular.read,
     ) -> None:
         self.home, self.texts, self.read_file, self.opener = home, texts, read_file, opener
-        self._recordings = Counter[str]()  # stems, with how many have it
-        self._infos: dict[str, str] = {}  # by stem
-        self._labels: dict[str, Labels] = {}  # that these give
-        self._near: dict[str, str] = {}  # endings that would make a text of a name
-        self._candidates: dict[str, list[str]] = {}  # by stem, best first
-        self._found: dict[str, _Found] = {}
-        self._reasons: dict[str, Reason] = {}  # by name
+        self._recordings = Counter[str]()  # stems, with how many recordings have yet to take a text
         others = []
         for name in names:
             if is_recording(name, self.home + name, self._first_bytes):
                 self._recordings[os.path.splitext(name)[0]] += 1
             else:
                 others.append(name)
-        turns = (name for name in others if name.endswith(".rttm"))
-        self._turns = {name for name in turns if os.path.splitext(name)[0] in self._recordings}
-        ranked: dict[str, list[tuple[bool, int, str]]] = {}
-        tagged: dict[str, list[tuple[str, tuple[bool, int, str]]]] = {}
-        for name in others:
-            if name.endswith(INFO) and (stem := name.removesuffix(INFO)) in self._recordings:
-                self._infos[stem] = name
-                continue
-            for rank, stem in self._stems_of(name):
-                if stem in self._recordings:
-                    ranked.setdefault(stem, []).append((False, rank, name))
-                    break
-                near, tag = self._tagged(stem)
-                if near:  # `a.en.srt` beside `a.mp4`
-                    self._near[name] = f"{tag}{name[len(stem) :]}"
-                    language = _language(tag)
-                    if self.texts.ext is None and language is not None:
-                        tagged.setdefault(near, []).append((language, (True, rank, name)))
-        for stem, files in tagged.items():
-            languages = {language for language, _ in files if language}
-            wanted = language_codes.base(self.texts.language) if self.texts.language else None
-            if wanted is None and (stem in ranked or len(languages) == 1):
-                wanted = "any"
-            ranked.setdefault(stem, []).extend(
-                file for language, file in files if language in ("", wanted) or wanted == "any"
-            )
-        for stem, ranks in ranked.items():
-            if ranks:
-                self._candidates[stem] = [name for *_, name in sorted(ranks)]
+        self._reasons: dict[str, Reason] = {}  # by name
+        self._infos: dict[
+            str, Labels | None
+        ] = {}  # of yt-dlp's files by stem; None: yet to be read
+        self._candidates = self._ranked(others)  # texts by stem, best first
         self._stems = {name: stem for stem, names in self._candidates.items() for name in names}
-        self._near = {name: end for name, end in self._near.items() if name not in self._stems}
+        for name in others:
+            if name not in self._stems and (reason := self._unread(name)):
+                self._reasons.setdefault(name, reason)
+        #: What the texts of a stem say, or what is wrong with the best of them.
+        self._said: dict[str, Read | str | None] = {}
         #: The texts that are read first, in the order of their recordings; how many were tried, and
         #: what is read of them.
         self._first = sorted((names[0] for names in self._candidates.values()), key=os.fsencode)
         self._tried, self._early = 0, dict[str, bytes]()
-        #: Whether there are subtitles of a kind that is not read, or of no recording.
-        self._unread = any(self._not_read(name) or kind_of(name) in CAPTIONS for name in others)
 
     def _first_bytes(self, path: str, most: int) -> bytes:
         if self.read_file is not None:
@@ -131,16 +94,47 @@ class FolderTexts:
     @property
     def any(self) -> bool:
         """Whether any recording has turns, a text, or a file with nearly the name of one."""
-        beside = self._candidates or self._near or self._turns or self._infos
-        return bool(beside or self._unread)
+        return bool(self._candidates or self._infos or self._reasons)
 
-    def _not_read(self, name: str) -> str | None:
-        """What to do about a text of a kind that is not read; None if it is no such text."""
+    def _ranked(self, others: Iterable[str]) -> dict[str, list[str]]:
+        ranked: dict[str, list[tuple[bool, int, str]]] = {}
+        tagged: dict[str, list[tuple[str, tuple[bool, int, str]]]] = {}
+        for name in others:
+            for rank, stem in self._stems_of(name):
+                if stem in self._recordings:
+                    ranked.setdefault(stem, []).append((False, rank, name))
+                    break
+                near, tag = self._tagged(stem)
+                if near:  # `a.en.srt` beside `a.mp4`
+                    setting = display_text(f"{tag}{name[len(stem) :]}")
+                    self._reasons[name] = ALONE, f"`texts: {{ext: {setting}}}` reads it"
+                    language = _language(tag)
+                    if self.texts.ext is None and language is not None:
+                        tagged.setdefault(near, []).append((language, (True, rank, name)))
+        for stem, files in tagged.items():
+            languages = {language for language, _ in files if language}
+            wanted = language_codes.base(self.texts.language) if self.texts.language else None
+            if wanted is None and (stem in ranked or len(languages) == 1):
+                wanted = "any"
+            taken = [file for lang, file in files if lang in ("", wanted) or wanted == "any"]
+            if taken:
+                ranked.setdefault(stem, []).extend(taken)
+        return {stem: [name for *_, name in sorted(files)] for stem, files in ranked.items()}
+
+    def _unread(self, name: str) -> Reason | None:
+        """Why a file is no text that is read; None if it is nothing of this folder's recordings."""
         stem, ending = os.path.splitext(name)
+        if name.endswith(".rttm") and stem in self._recordings:
+            return TURNS, TURNS_SAY
+        if name.endswith(INFO) and name.removesuffix(INFO) in self._recordings:
+            self._infos[name.removesuffix(INFO)] = None
+            return OTHER, LABELS_SAY
         todo = NOT_READ.get(ending[1:].lower())
-        if todo is None or not (stem in self._recordings or self._tagged(stem)[0]):
-            return None
-        return f"{ending} is not read; {todo.format(name=name, stem=stem)}"
+        if todo and (stem in self._recordings or self._tagged(stem)[0]):
+            return OTHER, f"{ending} is not read; {todo.format(name=name, stem=stem)}"
+        if (self._candidates or kind_of(name) in CAPTIONS) and [*self._stems_of(name)]:
+            return ALONE, "no recording of this folder has its name"
+        return None
 
     def _tagged(self, stem: str) -> tuple[str, str]:
         """The recording near whose name a stem is, and what follows in it: `a`, and `en.auto`."""
@@ -153,13 +147,16 @@ class FolderTexts:
 
     def _stems_of(self, name: str) -> Iterable[tuple[int, str]]:
         """(rank of its ending, stem of the recordings) for each way to read a file as a text."""
-        if kind_of(name) is None:
+        if kind_of(name) is None or self._is_info(name):
             return
         for rank, ending in enumerate(self.texts.endings):
             if name.lower().endswith(f".{ending.lower()}"):
                 stem = name[: -len(ending) - 1]
                 whole = known(stem) and stem not in self._recordings  # a.wav.srt
                 yield rank, os.path.splitext(stem)[0] if whole else stem
+
+    def _is_info(self, name: str) -> bool:
+        return name.endswith(INFO) and name.removesuffix(INFO) in self._recordings
 
     def _read_ahead(self, name: str) -> None:
         """Read a text and those that follow, which is faster at once."""
@@ -184,79 +181,62 @@ class FolderTexts:
     def with_sidecars(self, name: str, recording: Recording) -> Recording:
         """The recording with what the text beside it says, and its labels."""
         stem = os.path.splitext(name)[0]
+        said = None
         if recording.error is None and stem in self._candidates:
-            recording = self._with_text(stem, recording)
+            said = self._of_stem(stem)
+            self._recordings[stem] -= 1
+            if not self._recordings[stem]:  # the others were read before
+                self._said[stem] = said if isinstance(said, str) else None
+        if isinstance(said, str):
+            # Without a guard: once the text can be read, the recording counts as new.
+            recording = replace(recording, guard="", error=(BAD_TEXT, said))
+        elif said is not None:
+            recording = replace(
+                recording,
+                text=said.text,
+                speaker=said.speaker or recording.speaker,
+                language=said.language or recording.language,
+                segments=said.segments,
+                film_time=said.film_time,
+                captions=said.captions,
+            )
         if not self.texts.labels:
             return recording
         captions = of_record({"captions": recording.captions}, self.texts.labels)
         return replace(recording, labels=(*captions, *self._stated(stem)))
 
-    def _with_text(self, stem: str, recording: Recording) -> Recording:
-        resolved = self._resolved(stem)
-        resolved.waiting -= 1
-        error, text = resolved.error, resolved.read
-        if not resolved.waiting:
-            resolved.read = None
-        if error is not None:
-            # Without a guard: once the text can be read, the recording counts as new.
-            return replace(recording, guard="", error=(BAD_TEXT, error))
-        if text is None:
-            return recording
-        return replace(
-            recording,
-            text=text.text,
-            speaker=text.speaker or recording.speaker,
-            language=text.language or recording.language,
-            segments=text.segments,
-            film_time=text.film_time,
-            captions=text.captions,
-        )
-
     def _stated(self, stem: str) -> Labels:
         """The labels that yt-dlp's file about a video gives; none if it cannot be read."""
-        if (name := self._infos.get(stem)) is None:
+        if stem not in self._infos:
             return ()
-        if stem not in self._labels:
-            self._reasons[name] = LABELS, ", ".join(self.texts.labels)
+        if (labels := self._infos[stem]) is None:
             info: object = {}
+            self._reasons[stem + INFO] = LABELS, ", ".join(self.texts.labels)
             try:
-                info = json_value(str(self._bytes(name), "utf-8"))
+                info = json_value(str(self._bytes(stem + INFO), "utf-8"))
             except (ItemError, ValueError) as error:
-                self._reasons[name] = BAD, str(error)
+                self._reasons[stem + INFO] = BAD, str(error)
             stated = {"licence": info.get("license"), **info} if isinstance(info, dict) else {}
-            self._labels[stem] = of_record(stated, self.texts.labels)
-        return self._labels[stem]
+            labels = self._infos[stem] = of_record(stated, self.texts.labels)
+        return labels
 
     def aside(self, name: str) -> Reason | None:
         """How a text was read, or why it was not; None if the file is not a text of this folder."""
         if (stem := self._stems.get(name)) is not None:
-            self._resolved(stem)
-            return self._reasons.pop(name)
-        if name in self._turns:
-            return TURNS, TURNS_SAY
-        if name.endswith(INFO) and name.removesuffix(INFO) in self._infos:
-            if not self.texts.labels:
-                return OTHER, LABELS_SAY
+            self._of_stem(stem)
+        elif self.texts.labels and self._is_info(name):
             self._stated(name.removesuffix(INFO))
-            return self._reasons.pop(name)
-        if todo := self._not_read(name):
-            return OTHER, todo
-        if name in self._near:
-            return ALONE, f"`texts: {{ext: {display_text(self._near[name])}}}` reads it"
-        if (self._candidates or kind_of(name) in CAPTIONS) and [*self._stems_of(name)]:
-            return ALONE, "no recording of this folder has its name"
-        return None
+        return self._reasons.pop(name, None)
 
-    def _resolved(self, stem: str) -> _Found:
-        if stem in self._found:
-            return self._found[stem]
-        resolved = self._found[stem] = _Found(self._recordings[stem])
-        taken = None
+    def _of_stem(self, stem: str) -> Read | str | None:
+        """What the best texts of a stem say, or what is wrong with it; notes how each was read."""
+        if stem in self._said:
+            return self._said[stem]
+        taken, said = "", None
         for name in self._candidates[stem]:
-            before = resolved.read
-            replaceable = before is not None and before.captions == AUTOMATIC
-            if taken is not None and not (replaceable and kind_of(name) in CAPTIONS):
-                self._reasons[name] = SECOND, f"{display_text(taken)} is read"
+            is_automatic = isinstance(said, Read) and said.captions == AUTOMATIC
+            self._reasons[name] = SECOND, f"{display_text(taken)} is read"
+            if taken and not (is_automatic and kind_of(name) in CAPTIONS):
                 continue
             try:
                 text = self._text(stem, name)
@@ -265,21 +245,18 @@ class FolderTexts:
                 continue
             except ItemError as error:
                 self._reasons[name] = BAD, error.detail
-                if taken is None:
-                    resolved.error = f"{display_text(name)}: {error.detail}"
-                    taken = name
+                if not taken:
+                    taken, said = name, f"{display_text(name)}: {error.detail}"
                 continue
-            if before is None or taken is None:
-                taken, resolved.read = name, text
-            elif text.captions == BY_HAND and rolling.alike(before.lines, text.lines):
+            if isinstance(said, Read):
+                if text.captions != BY_HAND or not rolling.alike(said.lines, text.lines):
+                    continue
                 why = f"{display_text(name)} is read, which is made by hand"
                 self._reasons[taken] = SECOND, why
-                taken, resolved.read = name, text
-            else:
-                self._reasons[name] = SECOND, f"{display_text(taken)} is read"
-                continue
+            taken, said = name, text
             self._reasons[name] = READ, text.says
-        return resolved
+        self._said[stem] = said
+        return said
 
     def _text(self, stem: str, name: str) -> Read:
         kind = kind_of(name)

@@ -234,10 +234,9 @@ def check_languages(records: Records, roles: Roles, settings: SourceSettings) ->
         )
 
 
-def check_times(records: Records, roles: Roles, path: str, stated: ColumnSettings | None) -> None:
+def _check_times(records: Records, roles: Roles, path: str, stated: ColumnSettings) -> None:
     """Raises ConfigError if files have several texts, but no start of them is taken, or no end: a
-    text would be that of the whole file, or of all that follows. `stated`: by the settings."""
-    stated = stated or ColumnSettings()
+    text would be that of the whole file, or of all that follows."""
     firsts = {n: v for r in reversed(records) for n, v in r.items() if v not in (None, "")}
     taken = {role: name for role, names in roles.items() for name in names if name in firsts}
     audio, text = taken.get("audio", ""), taken.get("text", "")
@@ -316,18 +315,32 @@ def _written(records: Records, name: str) -> set[str]:
     return {text for value in values if (text := cell_field(value))}
 
 
-def are_others(records: Records, name: str) -> bool:
-    """Whether a column of this name holds something else, such as broadcasters."""
-    words = [text for text in _written(records, name) if channel_number(text) is None]
-    return len(words) > MOST_NAMES
+def without_other_channels(
+    roles: dict[str, tuple[str, ...]], records: Records
+) -> dict[str, tuple[str, ...]]:
+    """The roles, without that of channels if its columns hold something else, such as
+    broadcasters."""
+    for name in roles.get("channel", ()):
+        words = [text for text in _written(records, name) if channel_number(text) is None]
+        if len(words) > MOST_NAMES:
+            return {role: names for role, names in roles.items() if role != "channel"}
+    return roles
 
 
-def check_channels(
-    records: Records, names: Sequence[str], path: str, named: Mapping[str, int]
+def check(
+    records: Records, roles: Roles, settings: ChannelSettings, stated: ColumnSettings | None
 ) -> None:
+    """Raises ConfigError if languages, times or channels in these columns cannot be used as they
+    are. `stated`: the columns that the settings name."""
+    check_languages(records, roles, settings)
+    _check_times(records, roles, settings.path, stated or ColumnSettings())
+    _check_channels(records, roles, settings.path, settings.channel_numbers)
+
+
+def _check_channels(records: Records, roles: Roles, path: str, named: Mapping[str, int]) -> None:
     """Raises ConfigError if a list seems to count channels from 1, or has names of its own for
     them, which the settings do not explain: all of its rows would be of the mix."""
-    for name in names:
+    for name in roles.get("channel", ()):
         written = [text.removesuffix(".0") for text in sorted(_written(records, name))]
         written = [text for text in written if text.casefold() not in named]
         if words := [text for text in written if channel_number(text) is None]:

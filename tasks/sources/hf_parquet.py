@@ -12,9 +12,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import repeat
-from typing import Literal
+from itertools import islice, repeat
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +22,6 @@ from pydantic import Field
 from ..base.errors import ItemError
 from ..recording import Locator, Recording, file_kinds, unreachable
 from ..recording.guard import display_path, file_state
-from ..recording.locator import Labels
 from ..recording.names import safe_name
 from ..recording.parquet_tables import Table, table_of
 from ..settings.base import READ
@@ -71,7 +69,7 @@ def recordings(settings: Settings) -> Entries:
         with _open(first, opener) as file:
             columns = _columns_of(file, settings)
             if (name := columns.roles.get("language")) and not settings.language:
-                head = [{name: columns.named(name, row.get(name))} for row in _head(file, [name])]
+                head = _head(file, [name], columns.classes)
                 _columns.check_languages(head, {"language": (name,)}, settings)
     except ItemError as error:
         if len(listed.files) == 1 or error.code == "unsupported":
@@ -87,17 +85,18 @@ def notes(settings: Settings) -> list[str]:
         # `recordings` reports what cannot be opened.
         with suppress(ItemError), _open(path, listed.boundary.opener) as file:
             columns = _columns_of(file, settings)
-            roles = {role: (name,) for role, name in columns.roles.items()}
+            roles = {role: (name,) for role, name in columns.roles.items() if role != "path"}
             used = {columns.audio, *columns.labels}
             others: list[dict[str, object]] = [dict.fromkeys(file.schema.names)]
             title = "Arrow" if path.endswith(ARROW) else "Parquet"
             given = _columns.given_by(title, {"audio": (columns.audio,), **roles})
             unused = _columns.not_used(others, used | {*columns.roles.values()})
             sentences.append(given + unused)
-            pattern = "{role}_column: {name}"
-            sentences += _columns.of_columns(_head(file), roles, used, "column", pattern, ROLES)
+            values = [field.name for field in file.schema if _is_value(field.type)][:MOST_COLUMNS]
+            head, pattern = _head(file, values, {}), "{role}_column: {name}"
+            sentences += _columns.of_columns(head, roles, used, "column", pattern, ROLES)
             names = dict.fromkeys([*names, *file.schema.names])
-            records += [] if not columns.labels else _head(file, columns.labels)
+            records += _head(file, columns.labels, {})
     sentences += _labels.notes(records, settings, "column", names)
     return [*dict.fromkeys(sentences)]
 
@@ -129,21 +128,15 @@ def _open(path: str, opener: regular.Opener) -> Table:
     return table_of(unreachable.opened(path, opener))
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """`audio`: a column of struct(bytes, path); `roles`: the column of each role that exists;
-    `labels`: the columns of labels; `classes`: of each ClassLabel, names of its numbers."""
+class Columns(NamedTuple):
+    """`audio`: a column of struct(bytes, path); `roles`: the column of each role that exists, and
+    the field of paths; `labels`: the columns of labels; `classes`: of each ClassLabel, names of its
+    numbers."""
 
     audio: str
-    has_path: bool
     roles: Mapping[str, str]
     labels: Sequence[str]
     classes: Mapping[str, Sequence[str]]
-
-    def named(self, column: str, value: object) -> object:
-        """A cell; a ClassLabel's number as its name."""
-        names = self.classes.get(column, ())
-        return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
 
 
 def _columns_of(table: Table, settings: Settings) -> Columns:
@@ -173,15 +166,15 @@ def _columns_of(table: Table, settings: Settings) -> Columns:
         raise ItemError("unsupported", f"no {wanted} struct(bytes, path); it has {listed}")
     struct = schema.field(audio).type
     fitting = [field.name for field in schema if _is_value(field.type)]
-    roles = {role: named[role] or _columns.first(role, fitting) for role in ROLES}
+    given = {role: named[role] or _columns.first(role, fitting) for role in ROLES}
+    roles = {role: name for role, name in given.items() if name is not None}
+    language = roles.get("language")
+    if struct.get_field_index("path") >= 0 and _is_value(struct.field("path").type):
+        roles["path"] = f"{audio}.path"
     kept = [name for name in settings.kept_names if name in schema.names]
-    return Columns(
-        audio,
-        struct.get_field_index("path") >= 0 and _is_value(struct.field("path").type),
-        {role: name for role, name in roles.items() if name is not None},
-        [name for name in kept if not pa.types.is_nested(schema.field(name).type)],
-        {name: _class_names(schema, name) for name in filter(None, (*kept, roles["language"]))},
-    )
+    labels = [name for name in kept if not pa.types.is_nested(schema.field(name).type)]
+    classes = {name: _class_names(schema, name) for name in filter(None, (*kept, language))}
+    return Columns(audio, roles, labels, classes)
 
 
 def _class_names(schema: pa.Schema, name: str) -> tuple[str, ...]:
@@ -195,18 +188,15 @@ def _class_names(schema: pa.Schema, name: str) -> tuple[str, ...]:
         return ()
 
 
-def _head(table: Table, names: Sequence[str] | None = None) -> list[dict[str, object]]:
-    """The first rows of some columns, or of all that hold texts or numbers; none if they
-    cannot be read."""
-    chosen = names or [field.name for field in table.schema if _is_value(field.type)][:MOST_COLUMNS]
+def _head(
+    table: Table, names: Sequence[str], classes: Mapping[str, Sequence[str]]
+) -> list[dict[str, object]]:
+    """The first rows of some columns; none if they cannot be read."""
     try:
-        batch = next(table.listed(0, chosen), None) if chosen and table.groups else None
-        if batch is None:
-            return []
-        columns = [_values(column) for column in batch.slice(0, LOOKED).columns]
+        rows = _rows(table, 0, names, classes) if names and table.groups else iter(())
+        return [*islice(rows, LOOKED)]
     except ItemError:  # listing the rows reports it
         return []
-    return [dict(zip(chosen, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _values(column: pa.Array) -> list[object]:
@@ -247,23 +237,24 @@ def _is_value(kind: pa.DataType) -> bool:
 
 def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) -> Entries:
     columns, guard = _columns_of(table, settings), file_state(path).guard
+    wanted = sorted({*columns.roles.values(), *columns.labels})
     row = empty = 0
     for group in range(len(table.groups)):
         size, filled = _audio(table, group, columns.audio)
-        for cells, labels in _rows(table, group, columns, settings):
+        for record in _rows(table, group, wanted, columns.classes):
             has_bytes = next(filled, False)
-            if not has_bytes and not cells.get("path"):
+            written = record.get(columns.roles.get("path", ""))
+            if not has_bytes and not written:
                 empty += 1
                 if bounds.hopeless(empty, row):
                     why = f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
                     raise ItemError("missing", f"{why}; the rest is not read")
-            kind = file_kinds.headerless(str(cells.get("path") or ""))
-            locator = Locator(path, row=row, column=columns.audio, headerless=kind)
-            texts, error = _texts(cells, columns, settings.language)
+            kind = file_kinds.headerless(str(written or ""))
+            texts, error = _texts(record, columns.roles, settings.language)
             recording = Recording(
                 path=f"{name}/{row}",
                 source_path=f"{display_path(path)}!{row}",
-                locator=locator,
+                locator=Locator(path, row=row, column=columns.audio, headerless=kind),
                 size=size,
                 guard=guard,
                 source_id=texts.get("id") or texts.get("path"),
@@ -271,10 +262,10 @@ def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) 
                 speaker=texts.get("speaker"),
                 language=texts.get("language"),
                 error=error,
-                labels=labels,
+                labels=settings.kept(record),
             )
             if not has_bytes:
-                _take_file(recording, root, cells.get("path"))
+                _take_file(recording, root, written)
             yield recording
             row += 1
 
@@ -311,48 +302,45 @@ def _audio(table: Table, group: int, audio: str) -> tuple[int, Iterator[bool]]:
 
 
 def _rows(
-    table: Table, group: int, columns: Columns, settings: Settings
-) -> Iterator[tuple[dict[str, object], Labels]]:
-    """Each row's values by role: text, id, speaker, language, path; and its labels."""
-    names = {**columns.roles}
-    if columns.has_path:
-        names["path"] = f"{columns.audio}.path"
-    if not names and not columns.labels:
-        yield from repeat(({}, ()), table.groups[group].num_rows)
+    table: Table, group: int, names: Sequence[str], classes: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, object]]:
+    """The rows of some columns, which may be fields (`audio.path`). `classes`: of each ClassLabel,
+    names of its numbers."""
+    if not names:
+        yield from repeat({}, table.groups[group].num_rows)
         return
-    for batch in table.listed(group, sorted({*names.values(), *columns.labels})):
-        columns_of = [
-            _values(
-                pc.struct_field(batch[columns.audio], "path") if role == "path" else batch[name]
-            )
-            for role, name in names.items()
-        ]
-        labels = [
-            [columns.named(name, value) for value in _values(batch[name])]
-            for name in columns.labels
-        ]
-        for row in zip(*columns_of, *labels, strict=True):
-            stated = dict(zip(columns.labels, row[len(names) :], strict=True))
-            yield dict(zip(names, row, strict=False)), settings.kept(stated)
+
+    def values(batch: pa.RecordBatch, name: str) -> list[object]:
+        column, _, field = ("", "", "") if name in table.schema.names else name.rpartition(".")
+        cells = _values(pc.struct_field(batch[column], field) if field else batch[name])
+        named = classes.get(name)
+        return [_named(cell, named) for cell in cells] if named else cells
+
+    for batch in table.listed(group, names):
+        for row in zip(*(values(batch, name) for name in names), strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def _named(cell: object, names: Sequence[str]) -> object:
+    return names[cell] if isinstance(cell, int) and 0 <= cell < len(names) else cell
 
 
 def _texts(
-    cells: dict[str, object], columns: Columns, stated: str | None
+    record: Mapping[str, object], roles: Mapping[str, str], stated: str | None
 ) -> tuple[dict[str, str | None], tuple[str, str] | None]:
     """The fields of a row by role, and what is wrong with the first that is unusable."""
     texts: dict[str, str | None] = {}
     wrong: tuple[str, str] | None = None
-    for role, value in cells.items():
+    for role, name in roles.items():
+        value = record[name]
         try:
             if role == "language":
-                name = columns.named(columns.roles[role], value)
-                texts[role] = _lists.language_field(name, stated)
+                texts[role] = _lists.language_field(value, stated)
             elif role == "text":
                 texts[role] = _lists.reference_field(value, stated)
             else:
-                texts[role] = (
-                    _lists.text_field(value) if role == "path" else _lists.cell_field(value)
-                )
+                read = _lists.text_field if role == "path" else _lists.cell_field
+                texts[role] = read(value)
         except ValueError as refused:
             wrong = wrong or ("unreadable", f"{role}: {refused}")
     return texts, wrong

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -71,41 +72,39 @@ class Settings(_labels.LabelSettings, _columns.ChannelSettings, ListSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    path = text_list(settings.path)
-    records = whole(path) or json_lines(path)
-    roles = _roles(settings, records.head)
-    if records.head and "audio" not in roles:
-        keys = ", ".join(map(repr, [*records.head[0]][: _columns.SHOWN]))
+    part = _part(settings)
+    head = part.records.head
+    if head and "audio" not in part.roles:
+        keys = ", ".join(map(repr, [*head[0]][: _columns.SHOWN]))
         raise refusal(
-            path,
+            part.file,
             f": no key names audio (the first line has {keys}); name it in `columns: {{audio: …}}`",
         )
-    _columns.check_languages(records.head, roles, settings)
-    _columns.check_times(records.head, roles, settings.path, settings.columns)
-    stated = settings.columns is not None and settings.columns.channel is not None
-    channel = roles.get("channel", ())
-    if not stated and any(_columns.are_others(records.head, name) for name in channel):
-        del roles["channel"]
-    else:
-        numbers = settings.channel_numbers
-        _columns.check_channels(records.head, channel, settings.path, numbers)
-    part = Part(path, records, {"audio": ("audio",), **roles}, from_start=True)
-    layout = of_parts("jsonl", "list", list_root(path, settings.root), [part], whole=False)
+    _columns.check(head, part.roles, settings, settings.columns)
+    part = replace(part, roles={"audio": ("audio",), **part.roles})
+    layout = of_parts("jsonl", "list", list_root(part.file, settings.root), [part], whole=False)
     return listed(layout, settings)
 
 
 def notes(settings: Settings) -> list[str]:
-    path = text_list(settings.path)
-    head = (whole(path) or json_lines(path)).head
-    columns = _roles(settings, head)
-    used = {name for names in columns.values() for name in names} | {*settings.kept_names}
+    part = _part(settings)
+    head = part.records.head
+    used = {name for names in part.roles.values() for name in names} | {*settings.kept_names}
     keys = {name for record in head for name in record}
-    present = {r: tuple(n for n in names if n in keys) for r, names in columns.items()}
+    present = {r: tuple(n for n in names if n in keys) for r, names in part.roles.items()}
     present = {role: names for role, names in present.items() if names}
-    sentences = _columns.of_columns(head, present, used, "key") if columns else []
     title = f"list ({display_text(os.path.basename(settings.path))})"
-    sentences.insert(0, _columns.given_by(title, present) + _columns.not_used(head, used))
-    return sentences + _labels.notes(head, settings, "key")
+    return [
+        _columns.given_by(title, present) + _columns.not_used(head, used),
+        *_columns.of_columns(head, present, used, "key"),
+        *_labels.notes(head, settings, "key"),
+    ]
+
+
+def _part(settings: Settings) -> Part:
+    path = text_list(settings.path)
+    records = whole(path) or json_lines(path)
+    return Part(path, records, _roles(settings, records.head), from_start=True)
 
 
 def _roles(settings: Settings, head: Sequence[dict[str, object]]) -> Columns:
@@ -120,4 +119,5 @@ def _roles(settings: Settings, head: Sequence[dict[str, object]]) -> Columns:
         keys = [*dict.fromkeys(name for record in head for name in record)]
         by_content = _columns.by_content(head, keys)
         recognised = ({"audio": (by_content,)} if by_content else {}) | _columns.by_name(keys)
-    return {role: names for role, names in (recognised | named).items() if names[0]}
+    roles = {role: names for role, names in (recognised | named).items() if names[0]}
+    return roles if "channel" in named else _columns.without_other_channels(roles, head)

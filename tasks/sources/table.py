@@ -85,10 +85,7 @@ def recordings(settings: Settings) -> Entries:
     layout = _found(settings)
     folder = urls.absolute(settings.path)
     for part in layout.parts[:LOOKED_PARTS]:
-        _columns.check_languages(part.records.head, part.roles, settings)
-        _columns.check_times(part.records.head, part.roles, settings.path, settings.columns)
-        channel, numbers = part.roles.get("channel", ()), settings.channel_numbers
-        _columns.check_channels(part.records.head, channel, settings.path, numbers)
+        _columns.check(part.records.head, part.roles, settings, settings.columns)
     if storage.is_url(folder) or not os.path.isdir(folder):
         return listed(layout, settings)
     return _confined(layout, settings, Boundary(folder, settings.follow_links))
@@ -210,12 +207,9 @@ def _roles(
     if unknown := [name for name in stated.values() if name and name not in names]:
         raise wrong(f"has no column {unknown[0]!r}; it has {shown}")
     free = [name for name in names if name not in stated.values()]
-    usual = _columns.by_name(free) if has_header else {}
-    named = {role: name for role, (name,) in usual.items() if role not in stated}
-    roles = {role: name for role, name in {**named, **stated}.items() if name}
-    channel = roles.get("channel", "")
-    if channel in named.values() and _columns.are_others(head, channel):
-        del roles["channel"]
+    usual = _columns.without_other_channels(_columns.by_name(free) if has_header else {}, head)
+    given = {role: name for role, (name,) in usual.items()} | stated
+    roles = {role: name for role, name in given.items() if name}
     if "audio" not in roles and (audio := _columns.by_content(head, free)):
         roles["audio"] = audio
     if "audio" not in roles and "id" in roles:  # audio by id, in a folder beside the table

@@ -144,9 +144,7 @@ def _metadata(path: str) -> Part | None:
         if form is None or not form.header:
             return None
         rows, names = delimited(form), [*form.names]
-    roles = _columns.by_name(names)
-    if "channel" in roles and _columns.are_others(rows.head, roles["channel"][0]):
-        del roles["channel"]
+    roles = _columns.without_other_channels(_columns.by_name(names), rows.head)
     return Part(path, rows, roles) if "audio" in roles else None
 
 

@@ -18,7 +18,7 @@ from ...storage import bounds, regular, urls
 from .. import _columns, _text_encoding
 from .._columns import Roles
 from .._delimited import Form, Record, form_of, records
-from .._folders import audio_below, by_stem, entries, files_below, homes
+from .._folders import by_stem, entries, files_below, homes
 from .._paths import EXTENSIONS, is_there, stem
 from .._rows import (
     Described,
@@ -36,15 +36,16 @@ _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
 
 
 def _form(
-    path: str, separator: str | None, header: bool | None, widths: Sequence[int] = ()
+    path: str, separator: str, header: bool, needs: Sequence[str] = (), widths: Sequence[int] = ()
 ) -> Form | None:
-    """The form of a table; None if it is not one. With `widths`: without header and quotes."""
+    """The form of a table; None if it is not one, or lacks columns that it `needs`. With `widths`:
+    without header and quotes."""
     try:
         form = form_of(path, separator, header)
     except ConfigError:
         return None
     if not widths:
-        return form
+        return form if {*needs} <= {*form.names} else None
     names = tuple(str(number + 1) for number in range(max(widths)))
     return Form(path, form.encoding, separator, names, False, frozenset(widths), quotes=False)
 
@@ -53,7 +54,7 @@ def _lj(folder: str, file: str) -> Part | None:
     """A part of rows `id|text|normalised text`, with audio in a folder beside it."""
     before = file[: file.rfind("/") + 1]
     path = os.path.join(folder, file)
-    form = _form(path, "|", False, (2, 3))
+    form = _form(path, "|", False, widths=(2, 3))
     if form is None:
         return None
     roles: Roles = {"audio": ("1",), "text": ("3", "2"), "id": ("1",)}
@@ -114,8 +115,8 @@ def common_voice(folder: str) -> Iterator[Part | None]:
         names = ["validated.tsv"] if os.path.isfile(f"{home}/validated.tsv") else _CV_SPLITS
         for name in names:
             path = os.path.join(home, name)
-            form = _form(path, "\t", True) if os.path.isfile(path) else None
-            if form is None or not {"path", "sentence"} <= {*form.names}:
+            form = _form(path, "\t", True, ("path", "sentence")) if os.path.isfile(path) else None
+            if form is None:
                 continue
             roles = _columns.by_name(form.names)
             code = os.path.basename(os.path.dirname(path))
@@ -154,8 +155,7 @@ def voxpopuli(folder: str) -> Iterator[Part | None]:
     is_list = re.compile(r"asr_\w+\.tsv").fullmatch
     for relative in files_below(folder, lambda name: is_list(name) is not None, depth=3):
         path = os.path.join(folder, relative)
-        form = _form(path, "\t", True)
-        if form is None or not {"id", "normalized_text"} <= {*form.names}:
+        if (form := _form(path, "\t", True, ("id", "normalized_text"))) is None:
             continue
         home = os.path.dirname(relative)
         code = os.path.basename(os.path.dirname(path))
@@ -197,7 +197,7 @@ def mls(folder: str) -> Iterator[Part | None]:
         path = os.path.join(folder, before, "transcripts.txt")
         if not (os.path.isfile(path) and os.path.isdir(os.path.join(folder, before, "audio"))):
             continue
-        form = _form(path, "\t", False, (2,))
+        form = _form(path, "\t", False, widths=(2,))
         if form is None:
             continue
         named = re.search(r"mls_([a-z]+)", os.path.abspath(path))
@@ -229,49 +229,51 @@ TRANS = ".trans.txt"
 MICROPHONES = ("", "_mic1", "_mic2")  # of VCTK 0.92; the first that is there
 
 
-def _certain(rows: Rows, root: str) -> bool:
-    """Whether the audio of one of the first rows exists."""
+def _of_rows(layout: str, folder: str, rows: Rows, says: str) -> Found | None:
+    """The layout, if the audio of one of its first rows exists."""
     first = (row.what for row in islice(rows(), 20))
-    return any(isinstance(what, Described) and is_there(root, str(what.audio)) for what in first)
+    named = (str(what.audio) for what in first if isinstance(what, Described))
+    certain = any(is_there(folder, audio) for audio in named)
+    return Found(layout, folder, rows, (says,)) if certain else None
+
+
+def _by_id(
+    folder: str, lists: list[str], teller: Callable[[str], Callable[[str, str], Described]]
+) -> Rows:
+    """The rows of lists of ids with their texts. `teller`: tells what those of a list describe."""
+
+    def rows() -> Iterator[FileRow]:
+        for relative in lists:
+            path, described = os.path.join(folder, relative), teller(relative)
+            form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
+            for number, record in records(form):
+                what = (
+                    record
+                    if isinstance(record, ValueError)
+                    else described(str(record["id"]), str(record.get("text") or ""))
+                )
+                yield FileRow(path, number, what)
+
+    return rows
 
 
 def librispeech(folder: str) -> Found | None:
     """LibriSpeech: `<speaker>/<chapter>/<speaker>-<chapter>.trans.txt`, `<id> <TEXT>`, with the
     audio `<id>.flac` beside it."""
+
+    def teller(relative: str) -> Callable[[str, str], Described]:
+        before = relative[: relative.rfind("/") + 1]
+        audio_names = entries(os.path.join(folder, before))
+
+        def described(name: str, text: str) -> Described:
+            after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")
+            return Described(f"{before}{name}{after}", text, name.partition("-")[0], id=name)
+
+        return described
+
     lists = files_below(folder, lambda name: name.endswith(TRANS), depth=5)
-    if not lists:
-        return None
-
-    def rows() -> Iterator[FileRow]:
-        for relative in lists:
-            yield from _trans(folder, relative)
-
-    if not _certain(rows, folder):
-        return None
     says = f"LibriSpeech (*{TRANS}): text by id, audio <id> beside it, speaker from the id"
-    return Found("librispeech", folder, rows, (says,))
-
-
-def _trans(root: str, relative: str) -> Iterator[FileRow]:
-    before, path = relative[: relative.rfind("/") + 1], os.path.join(root, relative)
-    audio_names = entries(os.path.join(root, before))
-
-    def described(name: str, text: str) -> Described:
-        after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")
-        return Described(f"{before}{name}{after}", text, name.partition("-")[0], id=name)
-
-    return _by_id(path, described)
-
-
-def _by_id(path: str, described: Callable[[str, str], Described]) -> Iterator[FileRow]:
-    """The rows of a list of ids with their texts."""
-    form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
-    for number, record in records(form):
-        if isinstance(record, ValueError):
-            yield FileRow(path, number, record)
-        else:
-            what = described(str(record["id"]), str(record.get("text") or ""))
-            yield FileRow(path, number, what)
+    return _of_rows("librispeech", folder, _by_id(folder, lists, teller), says)
 
 
 def vctk(folder: str) -> Found | None:
@@ -291,10 +293,8 @@ def vctk(folder: str) -> Found | None:
                 if name.endswith(".txt"):
                     yield _spoken(folder, wavs[0], speaker, name.removesuffix(".txt"), audio_names)
 
-    if not _certain(rows, folder):
-        return None
     says = f"VCTK (txt/<speaker>/<id>.txt): audio {wavs[0]}/<speaker>/<id>, of two microphones mic1"
-    return Found("vctk", folder, rows, (says,))
+    return _of_rows("vctk", folder, rows, says)
 
 
 def _spoken(root: str, wavs: str, speaker: str, name: str, audio_names: dict[str, str]) -> FileRow:
@@ -323,25 +323,17 @@ _BETWEEN_HAN = re.compile("(?<=[\u3400-\u9fff]) +(?=[\u3400-\u9fff])")
 def aishell(folder: str) -> Found | None:
     """AISHELL-1, -2 and -3: one list of texts by id, with spaces between words, or pinyin after
     each character; the audio lies below, by id."""
-    lists = [
-        f"{folder}/{path}"
-        for path in files_below(folder, lambda name: bool(_AISHELL.fullmatch(name)), ("wav",), 3)
-    ]
-    if not lists:
-        return None
     paths: dict[str, str] = {}
 
-    def rows() -> Iterator[FileRow]:
+    def teller(relative: str) -> Callable[[str, str], Described]:
         if not paths:
             paths.update(by_stem(folder))
-        for path in lists:
-            yield from _by_id(path, partial(_of_aishell, paths, path.endswith("content.txt")))
+        return partial(_of_aishell, paths, relative.endswith("content.txt"))
 
-    if next(audio_below(folder), None) is None or not _certain(rows, folder):
-        return None
-    name = os.path.relpath(lists[0], folder)
-    says = f"AISHELL ({name}): text by id without the spaces between its words, audio below, by id"
-    return Found("aishell", folder, rows, (says,))
+    lists = files_below(folder, lambda name: bool(_AISHELL.fullmatch(name)), ("wav",), 3)
+    says = "AISHELL ({}): text by id without the spaces between its words, audio below, by id"
+    rows = _by_id(folder, lists, teller)
+    return _of_rows("aishell", folder, rows, says.format(next(iter(lists), "")))
 
 
 def _of_aishell(paths: dict[str, str], with_pinyin: bool, key: str, text: str) -> Described:

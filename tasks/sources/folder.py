@@ -198,13 +198,10 @@ def _recordings(settings: Settings) -> Entries:
         return _walk(root, status, settings, boundary)
     if stat.S_ISREG(status.st_mode) and _is_read(name, settings):
         return _archive(name, root, settings)
-    if is_url and not is_recording(name, root):
-        raise refusal(settings.path, "is not an audio file")
-    if is_url:
+    if (is_url or stat.S_ISREG(status.st_mode)) and is_recording(name, root):
         return _alone(root, of_file(recording_name(name), root), settings, boundary)
-    if stat.S_ISREG(status.st_mode) and is_recording(name, root):
-        return _alone(root, _recording(name, root, status), settings, boundary)
-    raise refusal(settings.path, f"is neither a folder nor an audio file{_hint(root)}")
+    what = "not an audio file" if is_url else f"neither a folder nor an audio file{_hint(root)}"
+    raise refusal(settings.path, f"is {what}")
 
 
 def _boundary(root: str, status: os.stat_result, settings: Settings) -> Boundary:
@@ -346,18 +343,6 @@ def _told(
     elif how == PARENT_FOLDER:
         recording = replace(recording, speaker=os.path.basename(os.path.dirname(path)) or None)
     return texts.with_sidecars(name, recording) if texts else recording
-
-
-def _recording(
-    relative: str, path: str, status: os.stat_result, inside: int | None = None
-) -> Recording:
-    return Recording(
-        recording_name(relative),
-        display_text(path),
-        Locator(path, inside=inside),
-        status.st_size,
-        stat_guard(status),
-    )
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -540,5 +525,6 @@ def _file(
     elif is_link and results_above(path):
         yield Ignored(name, RESULTS)
     else:
-        recording = _recording(relative, path, status, boundary.inside)
+        where, guard = Locator(path, inside=boundary.inside), stat_guard(status)
+        recording = Recording(name, display_text(path), where, status.st_size, guard)
         yield _told(settings, texts, entry.name, recording)

@@ -11,12 +11,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
+from typing import TypeVar
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from ...base.errors import ItemError
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, NoTranscript
+
+Result = TypeVar("Result")
 
 _CLOCK = r"((?:\d{1,3}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,3})?)"
 _TIMES = re.compile(rf"\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?")
@@ -34,6 +38,7 @@ _FRAMES = re.compile(r"\{(\d{1,9})\}\{(\d{1,9})\}(.*)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 FRAMES = 30.0  # a second, where a TTML states none
 HEAD = 4096  # characters
+MOST_ELEMENTS = 1_000_000  # of an XML file: 200 MB; ten hours of timed words have half of them
 #: Tags, names of styles, and effects of what stands on the picture, such as signs.
 _PLACED = re.compile(r"\{[^{}]*\\(?:pos|move)\(")
 _SIGNS = re.compile(r"\bsigns?\b|typeset|on.?screen", re.IGNORECASE)
@@ -209,50 +214,43 @@ class _Ttml:
     """Collects the paragraphs of a TTML, and their parts that have times of their own. Times count
     from the beginning of what they are in."""
 
-    def __init__(self) -> None:
-        self.cues, self.frames, self.ticks, self.pace = Cues(), FRAMES, 1.0, 1.0
-        #: Of the elements around: name, when it begins and ends, and what was said in it.
-        self._around: list[tuple[str, float, float | None, list[str]]] = []
+    def __init__(self, root: Element) -> None:
+        named = _attributes(root)
+        self.cues, self._pace = Cues(), 1.0
+        self._frames = float(named.get("frameRate", FRAMES)) or FRAMES
+        self._ticks = float(named.get("tickRate", 1)) or 1.0
+        if named.get("frameRateMultiplier") in ("1000 1001", "1000:1001"):
+            self._frames *= _NTSC
+            if named.get("timeBase") == "smpte" and named.get("dropMode") != "dropNTSC":
+                self._pace = _NTSC  # of a time code, which counts frames
+        self.read(root, 0.0, None)
 
-    def begin(self, tag: str, named: dict[str, str]) -> None:
-        name = tag.rpartition(":")[2]
-        plain = {key.rpartition(":")[2]: value for key, value in named.items()}
-        if name == "tt":
-            self.frames = float(plain.get("frameRate", FRAMES)) or FRAMES
-            self.ticks = float(plain.get("tickRate", 1)) or 1.0
-            if plain.get("frameRateMultiplier") in ("1000 1001", "1000:1001"):
-                self.frames *= _NTSC
-                if plain.get("timeBase") == "smpte" and plain.get("dropMode") != "dropNTSC":
-                    self.pace = _NTSC  # of a time code, which counts frames
-        elif name == "br":
-            self.text("\n", "\n")
-        if plain.get("timeContainer") == "seq":
+    def read(self, element: Element, outer: float, last: float | None) -> str:
+        """Adds the cues of an element; returns the text that is part of what is around it, whose
+        times are `outer` and `last`."""
+        name, named = element.tag.rpartition(":")[2], _attributes(element)
+        if name == "br":
+            return "\n"
+        if named.get("timeContainer") == "seq":
             why = 'its times count from one another (timeContainer="seq"), which is not read'
             raise ItemError(BAD_TEXT, why)
-        outer, last = self._around[-1][1:3] if self._around else (0.0, None)
-        start, end, length = (self._seconds(plain.get(key)) for key in ("begin", "end", "dur"))
-        begins = outer + (start or 0.0)
+        start, end, length = (self._seconds(named.get(key)) for key in ("begin", "end", "dur"))
+        begins, ends = outer + (start or 0.0), last
         if end is not None:
-            last = outer + end
+            ends = outer + end
         elif length is not None:
-            last = begins + length
-        self._around.append((name, begins, last, []))
-
-    def text(self, characters: str, line_end: str = " ") -> None:
-        if self._around:
-            self._around[-1][3].append(characters.replace("\n", line_end))
-
-    def end(self, tag: str) -> None:
-        name, start, last, parts = self._around.pop()
-        spoken = "".join(parts)
-        above = self._around[-1] if self._around else None
-        if name == "span" and above is not None and (start, last) == above[1:3]:
-            above[3].append(spoken)
-        elif name in ("p", "span") and spoken.strip():
-            if last is None:
+            ends = begins + length
+        spoken = (element.text or "").replace("\n", " ")
+        for inner in element:
+            spoken += self.read(inner, begins, ends) + (inner.tail or "").replace("\n", " ")
+        if name == "span" and (begins, ends) == (outer, last):
+            return spoken
+        if name in ("p", "span") and spoken.strip():
+            if ends is None:
                 self.cues.wrong["without a time"] += 1
             else:
-                self.cues.add(Cue(round(start, 3), round(last, 3), spoken.strip()))
+                self.cues.add(Cue(round(begins, 3), round(ends, 3), spoken.strip()))
+        return ""
 
     def _seconds(self, text: str | None) -> float | None:
         """NaN for what is no time: a cue with a wrong begin does not begin at 0."""
@@ -260,42 +258,47 @@ class _Ttml:
             return None
         if by_clock := _TTML_CLOCK.fullmatch(text):
             hours, minutes, seconds, fraction, frames = by_clock.groups()
-            rest = float((fraction or "0").replace(",", ".")) + int(frames or 0) / self.frames
-            return (3600 * int(hours) + 60 * int(minutes) + int(seconds)) / self.pace + rest
+            rest = float((fraction or "0").replace(",", ".")) + int(frames or 0) / self._frames
+            return (3600 * int(hours) + 60 * int(minutes) + int(seconds)) / self._pace + rest
         if (by_unit := _OFFSET.fullmatch(text)) is None:
             return math.nan
-        units = {**_UNITS, "f": 1 / self.frames, "t": 1 / self.ticks}
+        units = {**_UNITS, "f": 1 / self._frames, "t": 1 / self._ticks}
         return float(by_unit[1]) * units[by_unit[2]]
+
+
+def _attributes(element: Element) -> dict[str, str]:
+    """An element's attributes without the names' prefixes."""
+    return {key.rpartition(":")[2]: value for key, value in element.items()}
 
 
 def ttml(data: bytes) -> Cues:
     """TTML: `<p begin="00:00:01.000" end="00:00:02.000">text</p>`. ItemError `bad_text`, also if it
     declares entities."""
-    reader = _Ttml()
-    read_xml(data, reader.begin, reader.text, reader.end, "it is not TTML")
-    return reader.cues
+    return read_xml(data, _Ttml, "it is not TTML").cues
 
 
-def read_xml(
-    data: bytes,
-    begin: Callable[[str, dict[str, str]], object],
-    text: Callable[[str], object],
-    end: Callable[[str], object],
-    fault: str,
-) -> None:
-    """Calls these with each tag, its attributes, and text. ItemError `bad_text` that begins with
-    `fault`, also if the file declares entities."""
+def read_xml(data: bytes, read: Callable[[Element], Result], fault: str) -> Result:
+    """What `read` makes of the root of an XML file. ItemError `bad_text` that begins with `fault`,
+    also if the file declares entities."""
 
     def refuse_entities(*_: object) -> None:
         # XML entities may stand for gigabytes, or for files of this machine.
         raise ItemError(BAD_TEXT, "it declares XML entities, which are not read")
 
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = begin
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = text
+    def start(tag: str, named: dict[str, str]) -> None:
+        if next(elements) == MOST_ELEMENTS:
+            raise ItemError(BAD_TEXT, f"it has more than {MOST_ELEMENTS:,} XML elements")
+        tree.start(tag, named)
+
+    parser, tree, elements = expat.ParserCreate(), TreeBuilder(), count()
+    parser.StartElementHandler = start
+    parser.EndElementHandler = tree.end
+    parser.CharacterDataHandler = tree.data
     parser.EntityDeclHandler = refuse_entities
     try:
         parser.Parse(data, True)
+        return read(tree.close())
+    except RecursionError:
+        raise ItemError(BAD_TEXT, f"{fault}: it is nested too deeply") from None
     except (expat.ExpatError, ValueError, LookupError) as error:
         raise ItemError(BAD_TEXT, f"{fault}: {error}") from None

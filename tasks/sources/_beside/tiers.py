@@ -7,6 +7,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import partial
+from xml.etree.ElementTree import Element
 
 from ...base.errors import ItemError
 from ...recording import TimedWord
@@ -148,56 +150,34 @@ def textgrid(text: str) -> list[Tier]:
     return tiers
 
 
-class _Elan:
-    """Collects the tiers of ELAN's XML. Annotations that refer to others, without times of their
-    own, are skipped."""
-
-    def __init__(self) -> None:
-        self.tiers: list[Tier] = []
-        self.origins: dict[str, float] = {}  # by a medium's stem: s that it plays at 0 of the file
-        self._times: dict[str, float] = {}  # of slots, s
-        self._slots: tuple[str, str] | None = None
-        self._said: list[str] | None = None
-
-    def begin(self, tag: str, named: dict[str, str]) -> None:
-        if tag == "MEDIA_DESCRIPTOR":
-            medium = re.split(r"[/\\]", named.get("MEDIA_URL", ""))[-1].rpartition(".")[0]
-            self.origins[medium] = int(named.get("TIME_ORIGIN") or 0) / 1000
-        elif tag == "TIME_SLOT" and named.get("TIME_VALUE"):
-            self._times[named.get("TIME_SLOT_ID", "")] = int(named["TIME_VALUE"]) / 1000
-        elif tag == "TIER":
-            self.tiers.append(Tier(named.get("TIER_ID", ""), [], named.get("PARTICIPANT") or None))
-        elif tag == "ALIGNABLE_ANNOTATION":
-            self._slots = named.get("TIME_SLOT_REF1", ""), named.get("TIME_SLOT_REF2", "")
-        elif tag == "ANNOTATION_VALUE" and self._slots:
-            self._said = []
-
-    def text(self, characters: str) -> None:
-        if self._said is not None:
-            self._said.append(characters)
-
-    def end(self, tag: str) -> None:
-        if tag == "ANNOTATION_VALUE" and self._said is not None and self._slots and self.tiers:
-            start, end = (self._times.get(slot, float("nan")) for slot in self._slots)
-            self.tiers[-1].spans.append((start, end, "".join(self._said)))
-            self._said = None
-        elif tag == "ALIGNABLE_ANNOTATION":
-            self._slots = None
-
-
 def elan(data: bytes, stem: str) -> list[Tier]:
-    """The tiers of an ELAN file about the recording `stem`, in its time. Raises ItemError
-    `bad_text`, also if it declares entities."""
-    reader = _Elan()
-    read_xml(data, reader.begin, reader.text, reader.end, "it is not an ELAN file")
-    origins = {*reader.origins.values()} or {0.0}
-    origin = reader.origins.get(stem) if len(origins) > 1 else origins.pop()
+    """The tiers of an ELAN file about the recording `stem`, in its time. Annotations that refer to
+    others, without times of their own, are skipped. ItemError `bad_text`, also if it declares
+    entities."""
+    return read_xml(data, partial(_of_elan, stem), "it is not an ELAN file")
+
+
+def _of_elan(stem: str, root: Element) -> list[Tier]:
+    origins: dict[str, float] = {}  # by a medium's stem: s that it plays at 0 of the file
+    for media in root.iter("MEDIA_DESCRIPTOR"):
+        medium = re.split(r"[/\\]", media.get("MEDIA_URL", ""))[-1].rpartition(".")[0]
+        origins[medium] = int(media.get("TIME_ORIGIN") or 0) / 1000
+    several = len({*origins.values()}) > 1
+    origin = origins.get(stem) if several else next(iter(origins.values()), 0.0)
     if origin is None:
         why = f"its media begin at other times (TIME_ORIGIN), and none of them is named {stem}"
         raise ItemError(BAD_TEXT, why)
-    for tier in reader.tiers:
-        tier.spans = [(start + origin, end + origin, text) for start, end, text in tier.spans]
-    return reader.tiers
+    slots = ((s.get("TIME_SLOT_ID", ""), s.get("TIME_VALUE")) for s in root.iter("TIME_SLOT"))
+    times = {slot: int(value) / 1000 + origin for slot, value in slots if value}
+    tiers = []
+    for tier in root.iter("TIER"):
+        spans = []
+        for said in tier.iter("ALIGNABLE_ANNOTATION"):
+            edges = (said.get(f"TIME_SLOT_REF{number}", "") for number in (1, 2))
+            start, end = (times.get(slot, math.nan) for slot in edges)
+            spans.append((start, end, said.findtext("ANNOTATION_VALUE", "")))
+        tiers.append(Tier(tier.get("TIER_ID", ""), spans, tier.get("PARTICIPANT") or None))
+    return tiers
 
 
 _LABEL = re.compile(r"(\d+(?:[.,]\d+)?)\t(\d+(?:[.,]\d+)?)(?:\t(.*))?")

@@ -13,10 +13,10 @@ from functools import partial
 
 from ...base.errors import ItemError
 from ...recording.file_kinds import HEAD
-from ...storage import bounds, urls
+from ...storage import urls
 from .._delimited import Record
 from .._folders import entries, files_below
-from .._lists import conversation, json_value, utterance
+from .._lists import conversation, utterance
 from .._paths import EXTENSIONS
 from .._rows import Described, FileRow, Found, Records
 
@@ -191,21 +191,20 @@ def _numbered(folder: str, relative: str) -> dict[int, str]:
 
 def _clips(folder: str, relative: str) -> Iterator[FileRow]:
     path, name = f"{folder}/{relative}", os.path.basename(relative).removesuffix(".json")
+    clips = _numbered(folder, relative)
     try:
-        with urls.streamed(path) as file:
-            data = file.read(bounds.BATCH_BYTES)
-        listed = json_value(data.decode("utf-8-sig"))
+        listed = whole(path)
+        if listed is None:
+            raise ValueError("a list of JSON objects is expected")
+        for number, entry in listed.rows():
+            if isinstance(entry, ValueError):
+                yield FileRow(path, number, entry)
+                continue
+            index, speaker = number - 1, entry.get("speaker")
+            audio = clips.get(index, f"{os.path.dirname(relative)}/{name}_{index}.mp3")
+            speaker_name = f"{name}_{speaker}" if isinstance(speaker, str) and speaker else None
+            text, language = entry.get("text"), entry.get("language")
+            what = Described(audio, text, speaker_name, language, entry.get("id"), record=entry)
+            yield FileRow(path, number, what)
     except (OSError, ValueError, ItemError) as error:
         yield FileRow(path, 1, ValueError(str(error)))
-        return
-    clips = _numbered(folder, relative)
-    for number, entry in enumerate(listed if isinstance(listed, list) else [None]):
-        if not isinstance(entry, dict):
-            yield FileRow(path, number + 1, ValueError("a list of JSON objects is expected"))
-            continue
-        audio = clips.get(number, f"{os.path.dirname(relative)}/{name}_{number}.mp3")
-        speaker = entry.get("speaker")
-        speaker_name = f"{name}_{speaker}" if isinstance(speaker, str) and speaker else None
-        text, language = entry.get("text"), entry.get("language")
-        described = Described(audio, text, speaker_name, language, entry.get("id"), record=entry)
-        yield FileRow(path, number + 1, described)

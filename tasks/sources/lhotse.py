@@ -17,7 +17,7 @@ from collections import ChainMap
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import BinaryIO, Literal, NamedTuple, cast
+from typing import BinaryIO, Literal, cast
 
 from ..base.errors import ItemError
 from ..recording import TimedWord
@@ -52,9 +52,8 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    first = (cut for _, cut in islice(_cuts(_path(settings)), LOOKED))
-    cuts = [cut for cut in first if isinstance(cut, _Cut)]
-    stated = [_stated(one, cut.record) for cut in cuts for one in cut.segments]
+    first = (row.what for row in islice(_rows(_path(settings)), LOOKED))
+    stated = [what.record for what in first if isinstance(what, Described)]
     used = {*settings.kept_names, *_USED}
     given = {name for record in stated for name, value in record.items() if value is not None}
     roles = ", ".join(name for name in ("text", "speaker", "language", "channel") if name in given)
@@ -82,66 +81,53 @@ def lines(path: str) -> Iterator[tuple[int, str | None]]:
             raise ItemError("unreadable", "the compressed list breaks off here") from None
 
 
-class _Cut(NamedTuple):
-    """A cut. `audio`: its file as written; `present`: all channels of the file if stated;
-    `segments`: its supervisions, or the cut itself."""
-
-    audio: str
-    present: Channels | None
-    segments: list[dict[str, object]]
-    record: dict[str, object]
-
-
-def _cuts(path: str) -> Iterator[tuple[int, _Cut | ItemError | ValueError]]:
-    """Each line with its number, or what is wrong with it."""
+def _rows(path: str) -> Iterator[FileRow]:
     number = 0
     try:
         for number, line in lines(path):
             try:
-                cut = json_object(line)
-                audio, present = _source(cut)
-                alone: dict[str, object] = {"id": cut.get("id"), "duration": cut.get("duration")}
-                supervisions = cut.get("supervisions") or []
-                if not isinstance(supervisions, list):
-                    raise ValueError("the supervisions are not a list")
-                if not all(isinstance(one, dict) for one in supervisions):
-                    raise ValueError("a supervision is not an object")
-                yield number, _Cut(audio, present, supervisions or [alone], cut)
+                yield from (FileRow(path, number, what) for what in _spans(json_object(line)))
             except (ItemError, ValueError) as error:
-                yield number, error
+                yield FileRow(path, number, error)
     except ItemError as error:
-        yield number + 1, error
+        yield FileRow(path, number + 1, error)
 
 
-def _rows(path: str) -> Iterator[FileRow]:
-    for number, cut in _cuts(path):
-        if not isinstance(cut, _Cut):
-            yield FileRow(path, number, cut)
-            continue
-        for one in cut.segments:
-            what: Described | ItemError | ValueError
-            try:
-                what = _described(one, cut)
-            except (ItemError, ValueError) as error:
-                what = error
-            yield FileRow(path, number, what)
+def _spans(cut: dict[str, object]) -> Iterator[Described | ItemError | ValueError]:
+    """A cut's supervisions, or the cut itself. ItemError or ValueError if none can be used."""
+    audio, present = _source(cut)
+    alone: dict[str, object] = {"id": cut.get("id"), "duration": cut.get("duration")}
+    supervisions = cut.get("supervisions") or []
+    if not isinstance(supervisions, list):
+        raise ValueError("the supervisions are not a list")
+    if not all(isinstance(one, dict) for one in supervisions):
+        raise ValueError("a supervision is not an object")
+    for one in supervisions or [alone]:
+        try:
+            yield _described(one, cut, audio, present)
+        except (ItemError, ValueError) as error:
+            yield error
 
 
-def _described(one: dict[str, object], cut: _Cut) -> Described:
-    start = _number(cut.record, "start")
+def _described(
+    one: dict[str, object], cut: dict[str, object], audio: str, present: Channels | None
+) -> Described:
+    """A supervision. `audio`: the cut's file as written; `present`: all channels of the file if
+    stated."""
+    start = _number(cut, "start")
     begin = start + (seconds_field(one.get("start")) or 0.0)
     end = begin + _number(one, "duration")
-    channels = channels_field(one.get("channel", cut.record.get("channel")))
+    channels = channels_field(one.get("channel", cut.get("channel")))
     return Described(
-        cut.audio,
+        audio,
         one.get("text"),
         one.get("speaker"),
         one.get("language"),
         one.get("id"),
         begin,
         end,
-        channel=None if channels == cut.present else channels,
-        record=_stated(one, cut.record),
+        channel=None if channels == present else channels,
+        record=_stated(one, cut),
         words=_words(one.get("alignment"), begin, end, start),
     )
 

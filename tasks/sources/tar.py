@@ -11,14 +11,16 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
 from ..base.errors import ItemError
-from ..recording import Ignored, unreachable
+from ..recording import Ignored, Recording, unreachable
 from ..recording.file_kinds import HEAD, compression, is_recording
 from ..recording.guard import display_path
 from ..recording.names import display_text, safe_name
@@ -74,8 +76,9 @@ def recordings(settings: Settings) -> Entries:
         if not packed and not path.lower().endswith(".tar") and not is_tar(begin):
             if b"\0" in begin:  # no text file has it
                 raise _lists.refusal(path, "is neither a tar nor a list of tars")
-            return _listed(path, list_root(path, settings.root), settings.language)
-    return tars.boundary.checked(_all(tars, settings.language))
+            root = list_root(path, settings.root)
+            return _all(_listed(path, root), settings.language, Boundary(root, follow_links=True))
+    return tars.boundary.checked(_all(_found(tars), settings.language, tars.boundary))
 
 
 def _tars(settings: Settings) -> Containers:
@@ -87,20 +90,20 @@ def _tars(settings: Settings) -> Containers:
     )
 
 
-def _all(tars: Containers, language: str | None) -> Entries:
-    manifests = _Manifests(language, tars.boundary)
+#: An archive's name and path, or what is no archive.
+_Tars = Iterable[tuple[str, str] | Recording | Ignored]
+
+
+def _found(tars: Containers) -> _Tars:
     for entry in tars.ignored:
         is_manifest = entry.reason == "extension" and posixpath.basename(entry.path) == NAME
         yield Ignored(entry.path, folders.READ) if is_manifest else entry
-    for name, path in tars.files:
-        yield from _archive(safe_name(name), path, manifests)
-    yield from manifests.unused()
+    yield from ((safe_name(name), path) for name, path in tars.files)
 
 
-def _listed(list_path: str, root: str, language: str | None) -> Entries:
-    """Recordings of the archives that a text list names, one per line."""
+def _listed(list_path: str, root: str) -> _Tars:
+    """The archives that a text list names, one per line."""
     seen: set[str] = set()
-    manifests = _Manifests(language, Boundary(root, follow_links=True))
     for number, line in urls.lines(list_path):
         try:
             if line is None or "\0" in line:
@@ -114,37 +117,27 @@ def _listed(list_path: str, root: str, language: str | None) -> Entries:
             yield Ignored(_lists.line_name(list_path, number), "duplicate_line")
             continue
         seen.add(name)
-        yield from _archive(name, path, manifests)
-    yield from manifests.unused()
+        yield name, path
 
 
-class _Manifests:
-    """NeMo's manifests beside tars. `language`: the source's."""
+def _all(tars: _Tars, language: str | None, boundary: Boundary) -> Entries:
+    """The recordings of archives, by NeMo's manifests beside them. `language`: the source's."""
+    manifests: dict[str, TarManifest | None] = {}  # by path
 
-    def __init__(self, language: str | None, boundary: Boundary) -> None:
-        self.language, self.boundary = language, boundary
-        self._by_folder: dict[str, TarManifest | None] = {}
+    def entries_of(name: str, archive: Archive) -> Entries:
+        path = f"{os.path.dirname(archive.path)}/{NAME}"
+        if path not in manifests:
+            reads = urls.named(path) and not boundary.outside(path)
+            manifests[path] = TarManifest(path, boundary.opener, language) if reads else None
+        return _Listing(name, archive, language, manifests[path]).entries()
 
-    def beside(self, tar: str) -> TarManifest | None:
-        """The manifest of a tar's folder, unless it is a link that leads out. ItemError if it
-        cannot be read."""
-        path = f"{os.path.dirname(tar)}/{NAME}"
-        if path not in self._by_folder:
-            reads = urls.named(path) and not self.boundary.outside(path)
-            opener = self.boundary.opener
-            self._by_folder[path] = TarManifest(path, opener, self.language) if reads else None
-        return self._by_folder[path]
-
-    def unused(self) -> Entries:
-        for manifest in filter(None, self._by_folder.values()):
-            yield from in_one(NAME, manifest.path, manifest.unused())
-
-
-def _archive(name: str, path: str, manifests: _Manifests) -> Entries:
-    def entries_of(archive: Archive) -> Entries:
-        return _Listing(name, archive, manifests.language, manifests.beside(path)).entries()
-
-    return listed(name, path, manifests.boundary.inside, entries_of)
+    for tar in tars:
+        if isinstance(tar, tuple):
+            yield from listed(*tar, boundary.inside, partial(entries_of, tar[0]))
+        else:
+            yield tar
+    for manifest in filter(None, manifests.values()):
+        yield from in_one(NAME, manifest.path, manifest.unused())
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import posixpath
 import shutil
 import stat
 import struct
@@ -11,7 +12,7 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -44,21 +45,26 @@ DAMAGED = "its checksum in the archive is another: it is damaged; get the archiv
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A member's entry in the archive's directory. `error`: (code, detail) if it cannot be read."""
+class Member:
+    """A file in an archive, or what is none; `name` without `.` and `//`. `kind`: file, folder,
+    link, device or special. `size`: unpacked, in bytes. `error`: (code, detail) if it cannot be
+    read."""
 
     name: str
-    offset: int
-    packed: int
+    kind: str
+    locator: Locator
     size: int
-    crc: int
-    kind: str  # file, folder or link
     error: tuple[str, str] | None = None
 
 
-def entries(file: BinaryIO, most: int) -> Iterator[Entry]:
-    """Members in the order of the directory. ItemError if the directory, or the rest of it, cannot
-    be read, or names more than `most` members."""
+def plain(name: str) -> str:
+    """A member's name without `.` and `//`."""
+    return posixpath.normpath(name) if name else ""
+
+
+def entries(file: BinaryIO, place: Locator, most: int) -> Iterator[Member]:
+    """Members of the archive at a place, in the order of its directory. ItemError if the directory,
+    or the rest of it, cannot be read, or names more than `most` members."""
     start, size, shift = _directory(file)
     position, number = start, 0
     while position < start + size:
@@ -74,7 +80,8 @@ def entries(file: BinaryIO, most: int) -> Iterator[Entry]:
         rest = file.read(sum(lengths))
         if len(rest) < sum(lengths):
             raise ItemError("truncated", f"the archive's directory breaks off at byte {position}")
-        yield _entry(fields, rest[: lengths[0]], rest[lengths[0] : sum(lengths[:2])], shift)
+        name, extra = rest[: lengths[0]], rest[lengths[0] : sum(lengths[:2])]
+        yield _entry(fields, name, extra, shift, place)
         position += _ENTRY.size + len(rest)
 
 
@@ -117,22 +124,18 @@ def _large_end(file: BinaryIO, end: int) -> tuple[int, int, int] | None:
     return None
 
 
-def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, shift: int) -> Entry:
+def _entry(
+    fields: tuple[int, ...], name: bytes, extra: bytes, shift: int, place: Locator
+) -> Member:
     _, system, _, flags, method, _, _, crc, packed, size, *_ = fields
     attributes, offset = fields[15:17]
     size, packed, offset = _large(extra, size, packed, offset)
     mode = attributes >> 16 if system >> 8 == 3 else 0  # of Unix archives
     kind = "folder" if name.endswith(b"/") else "link" if stat.S_ISLNK(mode) else "file"
-    return Entry(
-        # Names are UTF-8, with or without the flag for it; others keep their bytes.
-        name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"),
-        offset + shift,
-        packed,
-        size,
-        crc,
-        kind,
-        _refusal(flags, method, packed, size),
-    )
+    # Names are UTF-8, with or without the flag for it; others keep their bytes.
+    shown = plain(name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"))
+    where = replace(place, offset=offset + shift, length=packed, unpacked=size, crc=crc)
+    return Member(shown, kind, where, size, _refusal(flags, method, packed, size))
 
 
 def _large(extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int, int]:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import BinaryIO, cast
 
 from ..base.errors import ItemError
@@ -17,6 +16,7 @@ from ..recording.container import as_file, size_of, unpacked
 from ..recording.file_kinds import HEAD, compression
 from ..recording.guard import display_path, file_state
 from ..recording.names import REST, display_text, safe_name
+from ..recording.packed import Member
 from ..storage import regular
 from ._lists import Entries, failed, unlisted, unopened
 
@@ -33,19 +33,6 @@ _TOO_SHORT = (
     "archive again from complete files",
 )
 COMPRESSED = "a tar in {} is not read; repack it with gzip or zstd"
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A file in an archive, or what is none; `name` without `.` and `//`. `kind`: file, folder,
-    link, device or special. `size`: unpacked, in bytes. `error`: (code, detail) if it cannot be
-    read."""
-
-    name: str
-    kind: str
-    locator: Locator
-    size: int
-    error: tuple[str, str] | None = None
 
 
 def is_archive(name: str) -> bool:
@@ -129,18 +116,14 @@ def listed(
 
 def _of_zip(file: BinaryIO, place: Locator) -> Iterator[Member]:
     end = 0
-    for entry in sorted(packed.entries(file, MOST), key=lambda entry: entry.offset):
-        error = entry.error
-        if entry.offset < end and not error:
-            error = ("unreadable", "its bytes overlap another member's: get the archive again")
-        end = max(end, entry.offset + entry.packed)
-        where = replace(place, offset=entry.offset, length=entry.packed)
-        where.unpacked, where.crc = entry.size, entry.crc
-        yield Member(_plain(entry.name), entry.kind, where, entry.size, error)
-
-
-def _plain(name: str) -> str:
-    return posixpath.normpath(name) if name else ""
+    members = packed.entries(file, place, MOST)
+    for member in sorted(members, key=lambda member: member.locator.offset or 0):
+        start, length = member.locator.offset or 0, member.locator.length or 0
+        if start < end and not member.error:
+            why = "its bytes overlap another member's: get the archive again"
+            member = replace(member, error=("unreadable", why))
+        end = max(end, start + length)
+        yield member
 
 
 def in_one(name: str, path: str, entries: Iterable[Recording | Ignored]) -> Entries:
@@ -246,7 +229,7 @@ def _of_tar(file: BinaryIO, place: Locator) -> Iterator[Member]:
         sparse = ("unsupported", "a sparse member; repack the tar without --sparse")
         held = size if holds_data else 0
         where = replace(place, offset=start, length=held)
-        yield Member(_plain(full), kind, where, held, sparse if is_sparse else None)
+        yield Member(packed.plain(full), kind, where, held, sparse if is_sparse else None)
         position = start + (-(-size // BLOCK) * BLOCK if holds_data else 0)
         name, pax = None, {}
     # Only the missing end mark, which every closed tar has, shows a cut between two members.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -193,21 +193,14 @@ def of_parts(
 
 @dataclass(slots=True)  # a frozen one takes three times as long to make
 class Line:
-    """One parsed line. `written`: the path as in the line; `whole`: it names no span; `channels`:
-    the span's channels of the file, if the list states them; `length`: it states only the span's
-    length."""
+    """One parsed line. `written`: the path as in the line; `names`: all of the file, a length from
+    its beginning, or a span; `channels`: those of the file, if the list states them."""
 
     path: str
     written: str
-    whole: bool
+    names: Literal["all", "length", "span"]
     segment: Segment
     channels: Channels | None = None
-    length: bool = False
-
-    def again(self, former: Line) -> bool:
-        """Whether both lines state the same span by its length alone."""
-        same = self.segment.end == former.segment.end
-        return self.length and former.length and same
 
 
 @dataclass(slots=True)
@@ -218,12 +211,14 @@ class _Part:
     segments: dict[Segment, None] = field(default_factory=dict)
 
     def add(self, line: Line) -> str | None:
-        both = (self.first.whole and line.whole) or line.again(self.first)
+        first = self.first
+        ends = line.names == "all" or first.segment.end == line.segment.end
+        alike = first.names == line.names != "span" and ends
         if self.segments and (
-            both or self.first.whole or line.whole or line.segment in self.segments
+            alike or "all" in (first.names, line.names) or line.segment in self.segments
         ):
-            first = self.first if both else line
-            return _lists.again("duplicate_line", first.segment.text, line.segment.text)
+            text = (first if alike else line).segment.text
+            return _lists.again("duplicate_line", text, line.segment.text)
         self.segments[line.segment] = None
         return None
 
@@ -232,7 +227,7 @@ class _Part:
         """The spans of the file that the lines name; None for one line about all of it."""
         line = self.first
         # Word times need a segment to be cut from, even where it is the whole file.
-        is_whole = (line.whole or line.length) and len(self.segments) == 1
+        is_whole = line.names != "span" and len(self.segments) == 1
         return None if is_whole and not line.segment.words else (*self.segments,)
 
     def recording(self, root: str) -> Recording:
@@ -338,4 +333,5 @@ def as_line(
     )
     whole = start is None and finish is None
     channels = None if row.channel is None else channels_field(row.channel, numbers)
-    return Line(path, str(audio), whole, segment, channels, has_length and finish is not None)
+    names: Literal["all", "length", "span"] = "length" if has_length else "span"
+    return Line(path, str(audio), "all" if whole else names, segment, channels)

@@ -25,12 +25,13 @@ from ..recording import Ignored, Locator, Recording, unreachable
 from ..recording.file_kinds import ReadFile, first_bytes, is_recording
 from ..recording.guard import of_file, stat_error
 from ..recording.names import display_text, is_utf8, recording_name, safe_name
+from ..recording.packed import Member
 from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
 from ..storage import regular, urls
 from ..storage.local import stat_guard
 from . import _text_encoding
-from ._archives import MOST, Archive, Member, is_archive, listed
+from ._archives import MOST, Archive, is_archive, listed
 from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import FolderTexts

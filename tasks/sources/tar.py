@@ -24,11 +24,11 @@ from ..recording import Ignored, Recording, unreachable
 from ..recording.file_kinds import HEAD, compression, is_recording
 from ..recording.guard import display_path
 from ..recording.names import display_text, safe_name
-from ..recording.packed import PACKINGS
+from ..recording.packed import PACKINGS, Member
 from ..settings.base import READ
 from ..storage import bounds, urls
 from . import _columns, _lists
-from ._archives import COMPRESSED, Archive, Member, in_one, is_tar, listed
+from ._archives import COMPRESSED, Archive, in_one, is_tar, listed
 from ._beside import folders
 from ._folders import Containers, containers
 from ._lists import Entries, SpeakerSettings

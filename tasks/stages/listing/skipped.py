@@ -3,7 +3,6 @@ for."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +20,6 @@ from ...settings import Source
 TEXT_ALONE = "text_without_audio"
 OUTSIDE = "link_outside"
 OTHER_ENDING = "extension"
-_RAW = re.compile(rf"\.({'|'.join(sorted(file_kinds.RATELESS))})$", re.I)
 
 
 class Skipped(NamedTuple):
@@ -54,33 +52,31 @@ class SkippedEntries(list[Skipped]):
         columns = (rows[name].to_pylist() for name in ("dataset", "source_path"))
         self.extend(Skipped(dataset, path, reason) for dataset, path in zip(*columns, strict=True))
 
-    def unread_texts(self) -> Iterator[str]:
-        """A sentence for each setting that would read texts which no recording takes."""
-        remedies: dict[str, list[Skipped]] = {}
+    def sentences(self) -> Iterator[str]:
+        """A sentence for each thing that a person can do about skipped entries."""
+        by_remedy: dict[tuple[str, str, str], list[Skipped]] = {}
         for entry in self:
-            if entry.reason == TEXT_ALONE and entry.detail.startswith("`"):
-                remedies.setdefault(entry.detail, []).append(entry)
-        for remedy, texts in sorted(remedies.items()):
-            count, first = sum(text.members for text in texts), min(texts).source_path
-            these = counted(count, "text is", "texts are")
-            yield f"{these} not read, such as {first}: {remedy}"
+            if (remedy := _remedy(entry)) is not None:
+                by_remedy.setdefault(remedy, []).append(entry)
+        for (one, many, what), entries in sorted(by_remedy.items()):
+            count, first = sum(entry.members for entry in entries), min(entries).source_path
+            yield f"{counted(count, one, many)}, such as {first}{what}"
 
-    def outside(self) -> Iterator[str]:
-        if count := self.reasons[OUTSIDE]:
-            first = min(entry.source_path for entry in self if entry.reason == OUTSIDE)
-            what = counted(count, "link out of a source was", "links out of a source were")
-            yield (
-                f"{what} skipped, such as {first}; `follow_links: true` of the source takes them "
-                "(--set sources.0.follow_links=true)"
-            )
 
-    def rateless(self) -> Iterator[str]:
-        files = [e for e in self if e.reason == OTHER_ENDING and _RAW.search(e.source_path)]
-        if files:
-            path, count = min(e.source_path for e in files), sum(e.members for e in files)
-            remedy = file_kinds.rateless(file_kinds.headerless(path))
-            these = counted(count, "file is", "files are")
-            yield f"{these} not read, such as {path}: {remedy}"
+def _remedy(entry: Skipped) -> tuple[str, str, str] | None:
+    """What to say of such entries: of one, of many, and what to do; None for most."""
+    if entry.reason == TEXT_ALONE and entry.detail.startswith("`"):
+        return "text is not read", "texts are not read", f": {entry.detail}"
+    if entry.reason == OUTSIDE:
+        return (
+            "link out of a source was skipped",
+            "links out of a source were skipped",
+            "; `follow_links: true` of the source takes them (--set sources.0.follow_links=true)",
+        )
+    if entry.reason == OTHER_ENDING:
+        how = file_kinds.rateless(file_kinds.headerless(entry.source_path))
+        return ("file is not read", "files are not read", f": {how}") if how else None
+    return None
 
 
 # What kind of data each source was taken for, and what of it is skipped, for plans and runs.

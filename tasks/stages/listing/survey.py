@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from .skipped import SkippedEntries
 STILL_WRITTEN = "still_written"
 #: Why a recording that was removed on request is skipped: it is counted, and not named.
 FORGOTTEN = "forgotten"
+_NO_ROWS = partial(np.zeros, 0, np.int64)
 
 
 @dataclass(slots=True)
@@ -48,11 +50,11 @@ class Survey:
     sources: list[Stated] = field(default_factory=list)  # what they state about their recordings
     # Rows of `known`: those that have left the sources since the last listing, all that no source
     # lists now, and those still being written.
-    gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    absent: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    gone: Int64s = field(default_factory=_NO_ROWS)
+    absent: Int64s = field(default_factory=_NO_ROWS)
+    failed: Int64s = field(default_factory=_NO_ROWS)
     # Rows of `known` for files that are divided anew; some of their recordings may no longer exist.
-    divided: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    divided: Int64s = field(default_factory=_NO_ROWS)
     copies: list[NewCopy] = field(default_factory=list)  # found by `commit`
 
     @property
@@ -68,7 +70,7 @@ class Survey:
     def stated(self) -> list[str]:
         """What sources state about their recordings, in sentences."""
         stated = [sentence for source in self.sources for sentence in source.sentences()]
-        return [*stated, *self.left.unread_texts(), *self.left.outside(), *self.left.rateless()]
+        return [*stated, *self.left.sentences()]
 
     @property
     def unknown_speakers(self) -> list[str]:

@@ -91,13 +91,6 @@ def of_child() -> dict[str, str]:
 
 
 @contextmanager
-def default(name: str, value: str) -> Iterator[None]:
-    """Set a variable that is not set yet, then restore it."""
-    with setting(name, os.environ.get(name, value)):
-        yield
-
-
-@contextmanager
 def setting(name: str, value: str | None) -> Iterator[None]:
     """Set a variable for a library that has no option for it, then restore it; None: nothing."""
     if value is None:
@@ -157,7 +150,7 @@ def set_up() -> Iterator[None]:
     a proxy."""
     with ExitStack() as scope:
         for name, value in DEFAULTS.items():
-            scope.enter_context(default(name, value))
+            scope.enter_context(setting(name, os.environ.get(name, value)))
         scope.enter_context(with_home())
         scope.enter_context(loopback_without_proxy())
         yield

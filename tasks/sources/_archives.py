@@ -227,10 +227,10 @@ def _of_tar(file: BinaryIO, place: Locator) -> Iterator[Member]:
             detail = f"{size} bytes are promised at byte {start}, {max(total - start, 0)} are there"
             raise ItemError("truncated", detail)
         sparse = ("unsupported", "a sparse member; repack the tar without --sparse")
-        held = size if holds_data else 0
-        where = replace(place, offset=start, length=held)
-        yield Member(packed.plain(full), kind, where, held, sparse if is_sparse else None)
-        position = start + (-(-size // BLOCK) * BLOCK if holds_data else 0)
+        length = size if holds_data else 0
+        where = replace(place, offset=start, length=length)
+        yield Member(packed.plain(full), kind, where, length, sparse if is_sparse else None)
+        position = start + -(-length // BLOCK) * BLOCK
         name, pax = None, {}
     # Only the missing end mark, which every closed tar has, shows a cut between two members.
     raise ItemError("truncated", f"the tar ends at byte {total} without an end mark")

@@ -81,17 +81,13 @@ def recordings(settings: Settings) -> Entries:
 
 
 def _list(folder: str, root: str, present: set[str]) -> Entries:
-    tables = _Tables()
-    if "text" in present:
-        yield from _table(os.path.join(folder, "text"), tables.text)
-    if "utt2spk" in present:
-        yield from _table(os.path.join(folder, "utt2spk"), tables.speaker)
-    if SIDES in present:
-        sides: dict[str, str | None] = {}
-        yield from _table(os.path.join(folder, SIDES), sides)
-        written = {key: (rest or "").split() for key, rest in sides.items()}
-        names = {fields[1] for fields in written.values() if len(fields) == 2}
-        tables.channels = {k: channel_side(f[1], names) for k, f in written.items() if len(f) == 2}
+    tables, sides = _Tables(), dict[str, str | None]()
+    for file, table in (("text", tables.text), ("utt2spk", tables.speaker), (SIDES, sides)):
+        if file in present:
+            yield from _table(os.path.join(folder, file), table)
+    written = {key: (rest or "").split() for key, rest in sides.items()}
+    names = {fields[1] for fields in written.values() if len(fields) == 2}
+    tables.channels = {k: channel_side(f[1], names) for k, f in written.items() if len(f) == 2}
     if "segments" in present:
         tables.segments = {}
         yield from _segments(os.path.join(folder, "segments"), tables)

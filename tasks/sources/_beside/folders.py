@@ -181,24 +181,24 @@ class FolderTexts:
     def with_sidecars(self, name: str, recording: Recording) -> Recording:
         """The recording with what the text beside it says, and its labels."""
         stem = os.path.splitext(name)[0]
-        said = None
+        text: Read | str | None = None
         if recording.error is None and stem in self._candidates:
-            said = self._of_stem(stem)
+            text = self._of_stem(stem)
             self._recordings[stem] -= 1
             if not self._recordings[stem]:  # the others were read before
-                self._said[stem] = said if isinstance(said, str) else None
-        if isinstance(said, str):
+                self._said[stem] = text if isinstance(text, str) else None
+        if isinstance(text, str):
             # Without a guard: once the text can be read, the recording counts as new.
-            recording = replace(recording, guard="", error=(BAD_TEXT, said))
-        elif said is not None:
+            recording = replace(recording, guard="", error=(BAD_TEXT, text))
+        elif text is not None:
             recording = replace(
                 recording,
-                text=said.text,
-                speaker=said.speaker or recording.speaker,
-                language=said.language or recording.language,
-                segments=said.segments,
-                film_time=said.film_time,
-                captions=said.captions,
+                text=text.text,
+                speaker=text.speaker or recording.speaker,
+                language=text.language or recording.language,
+                segments=text.segments,
+                film_time=text.film_time,
+                captions=text.captions,
             )
         if not self.texts.labels:
             return recording
@@ -232,9 +232,10 @@ class FolderTexts:
         """What the best texts of a stem say, or what is wrong with it; notes how each was read."""
         if stem in self._said:
             return self._said[stem]
-        taken, said = "", None
+        taken = ""
+        best: Read | str | None = None
         for name in self._candidates[stem]:
-            is_automatic = isinstance(said, Read) and said.captions == AUTOMATIC
+            is_automatic = isinstance(best, Read) and best.captions == AUTOMATIC
             self._reasons[name] = SECOND, f"{display_text(taken)} is read"
             if taken and not (is_automatic and kind_of(name) in CAPTIONS):
                 continue
@@ -246,17 +247,17 @@ class FolderTexts:
             except ItemError as error:
                 self._reasons[name] = BAD, error.detail
                 if not taken:
-                    taken, said = name, f"{display_text(name)}: {error.detail}"
+                    taken, best = name, f"{display_text(name)}: {error.detail}"
                 continue
-            if isinstance(said, Read):
-                if text.captions != BY_HAND or not rolling.alike(said.lines, text.lines):
+            if isinstance(best, Read):
+                if text.captions != BY_HAND or not rolling.alike(best.lines, text.lines):
                     continue
                 why = f"{display_text(name)} is read, which is made by hand"
                 self._reasons[taken] = SECOND, why
-            taken, said = name, text
+            taken, best = name, text
             self._reasons[name] = READ, text.says
-        self._said[stem] = said
-        return said
+        self._said[stem] = best
+        return best
 
     def _text(self, stem: str, name: str) -> Read:
         kind = kind_of(name)

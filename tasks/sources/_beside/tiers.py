@@ -172,10 +172,10 @@ def _of_elan(stem: str, root: Element) -> list[Tier]:
     tiers = []
     for tier in root.iter("TIER"):
         spans = []
-        for said in tier.iter("ALIGNABLE_ANNOTATION"):
-            edges = (said.get(f"TIME_SLOT_REF{number}", "") for number in (1, 2))
+        for annotation in tier.iter("ALIGNABLE_ANNOTATION"):
+            edges = (annotation.get(f"TIME_SLOT_REF{number}", "") for number in (1, 2))
             start, end = (times.get(slot, math.nan) for slot in edges)
-            spans.append((start, end, said.findtext("ANNOTATION_VALUE", "")))
+            spans.append((start, end, annotation.findtext("ANNOTATION_VALUE", "")))
         tiers.append(Tier(tier.get("TIER_ID", ""), spans, tier.get("PARTICIPANT") or None))
     return tiers
 

@@ -61,12 +61,6 @@ class Batch:
         return Batch(rows, self.keys[chosen], self.states[chosen], self.heads[chosen])
 
 
-def read(path: Path) -> Iterator[Batch]:
-    with tables.arrow(path) as file:
-        for group in pq.ParquetFile(file).iter_batches(ROWS):
-            yield of_table(pa.Table.from_batches([group]))
-
-
 def batches(
     name: str,
     settings: SourceSettings,
@@ -321,7 +315,10 @@ def batches_of(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[
     """The recordings of a source, from this command's listing if it keeps one; other entries go to
     `skipped`."""
     if (current := _current.get()) is None:
-        return listed_now(job, dataset, skipped)
+        yield from listed_now(job, dataset, skipped)
+        return
     kept_listing = _kept(current, job, dataset)
     skipped.extend(kept_listing.skipped)
-    return read(kept_listing.path)
+    with tables.arrow(kept_listing.path) as file:
+        for group in pq.ParquetFile(file).iter_batches(ROWS):
+            yield of_table(pa.Table.from_batches([group]))

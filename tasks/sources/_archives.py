@@ -8,6 +8,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import BinaryIO, cast
 
 from ..base.errors import ItemError
@@ -49,9 +50,9 @@ class Archive:
         opener = regular.read if inside is None else regular.read_inside(path[:inside])
         self._file = unreachable.opened(path, opener)
         packing = compression(self._file.read(HEAD))
-        if packing in packed.PACKINGS:
+        if packing and packing in packed.PACKINGS:
             self._file.close()
-            copy = unreachable.patience.read(lambda: unpacked(path, packing, inside))
+            copy = unreachable.patience.read(partial(unpacked, path, packing, inside))
             self._file = cast(BinaryIO, copy)
         elif packing is not None:
             raise ItemError("unsupported", COMPRESSED.format(packing))

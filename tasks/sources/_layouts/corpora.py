@@ -36,7 +36,11 @@ _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
 
 
 def _form(
-    path: str, separator: str, header: bool, needs: Sequence[str] = (), widths: Sequence[int] = ()
+    path: str,
+    separator: str | None,
+    header: bool | None,
+    needs: Sequence[str] = (),
+    widths: Sequence[int] = (),
 ) -> Form | None:
     """The form of a table; None if it is not one, or lacks columns that it `needs`. With `widths`:
     without header and quotes."""

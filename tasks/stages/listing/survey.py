@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,10 @@ from .skipped import SkippedEntries
 STILL_WRITTEN = "still_written"
 #: Why a recording that was removed on request is skipped: it is counted, and not named.
 FORGOTTEN = "forgotten"
-_NO_ROWS = partial(np.zeros, 0, np.int64)
+
+
+def _no_rows() -> Int64s:
+    return np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -50,11 +52,11 @@ class Survey:
     sources: list[Stated] = field(default_factory=list)  # what they state about their recordings
     # Rows of `known`: those that have left the sources since the last listing, all that no source
     # lists now, and those still being written.
-    gone: Int64s = field(default_factory=_NO_ROWS)
-    absent: Int64s = field(default_factory=_NO_ROWS)
-    failed: Int64s = field(default_factory=_NO_ROWS)
+    gone: Int64s = field(default_factory=_no_rows)
+    absent: Int64s = field(default_factory=_no_rows)
+    failed: Int64s = field(default_factory=_no_rows)
     # Rows of `known` for files that are divided anew; some of their recordings may no longer exist.
-    divided: Int64s = field(default_factory=_NO_ROWS)
+    divided: Int64s = field(default_factory=_no_rows)
     copies: list[NewCopy] = field(default_factory=list)  # found by `commit`
 
     @property

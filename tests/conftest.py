@@ -183,7 +183,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(line)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile", None):
+        from tests.helpers import fuzz as fuzz  # which makes the profile that Hypothesis loads now
     config.add_cleanup(lambda: shutil.rmtree(_HOME, ignore_errors=True))  # the last thing
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         # Each thread of servers and databases would have a heap of its own, which stays when it

@@ -389,6 +389,9 @@ READ: dict[str, tuple[str, str, dict[str, Any], list[tuple[float, float | None, 
     "TTML": ("a.ttml", TTML, {}, BOTH),
     "SBV": ("a.sbv", "0:00:01.000,0:00:02.500\nOne\ntwo.\n\n0:00:03.000,0:00:04.500\nThree.\n", {},
             BOTH),
+    "Whisper's table":
+        ("a.tsv", "start\tend\ttext\n1000\t2500\tOne \"two.\n3000\t4500\tThree.\n", {},
+         [(1, 2.5, 'One "two.'), (3, 4.5, "Three.")]),
     "LRC": ("a.lrc", "[ti:x]\n[00:01.00]One two.\n[00:02.50]\n[00:03.00]Three.\n[00:04.50]\n",
             {}, BOTH),
     "times of TTML count from what they are in":

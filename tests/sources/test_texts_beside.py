@@ -445,6 +445,8 @@ FILE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd"
         ("a.json", b'{"segments": [', "not JSON"),
         ("a.json", b'{"segments": [{"start": "x", "end": 1, "text": "a"}]}', "not a number"),
         ("a.json", b"[" * 100_000, "nested too deeply"),
+        ("a.tsv", b"start\tend\ttext\n0.5\t1.5\ta\n", "line 2: start and end are not whole milli"),
+        ("a.tsv", b"start\tend\ttext\n0\t3\ta\n3\t7\tb\n", "may be seconds, not ms"),
         ("a.srt", b"0:00:00,0 --> 0:00:01,0\nx\n" * (MOST + 1), "more than 100,000 cues"),
     ],
 )

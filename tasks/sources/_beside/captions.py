@@ -1,5 +1,5 @@
 """Captions: SubRip (`.srt`), WebVTT (`.vtt`), SubStation (`.ass`), YouTube's SBV, LRC of lyrics,
-TTML (DFXP), and MicroDVD (`.sub`).
+TTML (DFXP), MicroDVD (`.sub`), and the tables of Whisper (`.tsv`).
 
 Not by pysubs2 (1.8.1, tried): it takes the name of a WebVTT cue for text, drops cues with broken
 times without a count, fails a TTML with `dur`, expands XML entities, loses the times of words, and
@@ -8,6 +8,8 @@ has no LRC.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections.abc import Callable
@@ -38,6 +40,7 @@ _FRAMES = re.compile(r"\{(\d{1,9})\}\{(\d{1,9})\}(.*)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 FRAMES = 30.0  # a second, where a TTML states none
 HEAD = 4096  # characters
+LEAST_CUE = 0.1  # s; a list of shorter cues only has other times than it should
 MOST_ELEMENTS = 1_000_000  # of an XML file: 200 MB; ten hours of timed words have half of them
 #: Tags, names of styles, and effects of what stands on the picture, such as signs.
 _PLACED = re.compile(r"\{[^{}]*\\(?:pos|move)\(")
@@ -158,6 +161,26 @@ def sbv(text: str) -> Cues:
         raise ItemError(BAD_TEXT, "it has no line with times (0:00:01.000,0:00:02.000)")
     for (n, times), following in zip(starts, [*(n for n, _ in starts[1:]), None], strict=True):
         cues.add(Cue(clock(times[1]), clock(times[2]), "\n".join(lines[n + 1 : following])))
+    return cues
+
+
+def whisper(text: str) -> Cues:
+    """Whisper's `.tsv`: columns start, end (ms) and text."""
+    rows = csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
+    if rows.fieldnames != ["start", "end", "text"]:
+        raise NoTranscript("it is a table, but not of start, end and text")
+    cues = Cues()
+    try:
+        for row in rows:
+            start, end = (int(row[name]) / 1000 for name in ("start", "end"))
+            cues.add(Cue(start, end, row["text"] or ""))
+    except (TypeError, ValueError, csv.Error):
+        wrong = f"line {rows.line_num}: start and end are not whole milliseconds"
+        raise ItemError(BAD_TEXT, f"{wrong}; write the texts as .srt or .vtt") from None
+    if cues.cues and max((cue.end or 0) - cue.start for cue in cues.cues) < LEAST_CUE:
+        raise ItemError(
+            BAD_TEXT, "its start and end may be seconds, not ms; write the texts as .srt or .vtt"
+        )
     return cues
 
 

@@ -26,7 +26,7 @@ from .cues import Cues, NoTranscript, recurring, said
 #: machines write.
 ENDINGS = (
     *("TextGrid", "eaf", "stm", "ctm", "ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "sub"),
-    *("lrc", "normalized.txt", "lab", "txt", "json"),
+    *("lrc", "normalized.txt", "lab", "txt", "json", "tsv"),
 )
 PLAIN = ("lab", "txt")
 _KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
@@ -197,7 +197,8 @@ def _captions(says: str, cues: Cues, texts: Texts, kind: str) -> Read:
 _READERS: dict[str, Callable[[str], Cues]] = {
     **dict.fromkeys(("srt", "vtt"), captions.blocks),
     **dict.fromkeys(("ass", "ssa"), captions.substation),
-    **{"sbv": captions.sbv, "sub": captions.microdvd, "lrc": captions.lrc, "json": services.cues},
+    **{"sbv": captions.sbv, "sub": captions.microdvd, "lrc": captions.lrc},
+    **{"json": services.cues, "tsv": captions.whisper},
 }
 
 

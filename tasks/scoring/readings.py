@@ -45,8 +45,8 @@ k kay l ell|el m em n en o oh p pee q cue|queue r ar s ess|es
 t tee u you v vee w double[\s-]?(?:u|you) x ex y why|wye z zee|zed
 """
 _LETTER_NAMES = dict(re.findall(r"(\S+) (\S+)", _NAMES))
-#: Figures with only marks between them: 39960, 399-60, 39,960, 138 0013 8000; 3; 20.
-_NUMBER = re.compile(r"\d+(?:[\W_]{1,3}\d+)*")
+#: Figures with only marks between them: 39960, 399-60, 39,960, 138 0013 8000; 3; 20; not $20, 20 %.
+_NUMBER = re.compile(r"(?<![$€£¥\d])\d+(?:[\W_]{1,3}\d+)*(?!\d|\s?%)")
 _DECIMAL = re.compile(r"\d+[.,٫]\d+")
 _THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 #: The Academy's rules (دستور خط فارسی) allow many compounds in one piece or in two. A half space

@@ -47,10 +47,14 @@ def of_sources(job: Job) -> dict[str, str]:
     run."""
     try:
         batches = shard_batches.stored(job.out)
-        parts = [_by_language(one.table(shard_batches.LIMITS, COLUMNS)) for one in batches]
+        parts = [one.table(shard_batches.LIMITS, COLUMNS).select(COLUMNS) for one in batches]
     except (CorruptManifest, OSError, pa.ArrowException):  # damaged: the next run makes it again
         return {}
-    heard = pa.concat_tables(parts) if parts else _by_language(NOTHING)
+    heard = pa.concat_tables([NOTHING, *parts]).drop_null()
+    ms = pc.multiply(heard["seconds"], 1000.0)
+    lengths = {"certain": pc.multiply(ms, heard["language_probability"]), "all": ms}
+    for name, value in lengths.items():  # integers, whose sum does not depend on their order
+        heard = heard.append_column(name, pc.round(value).cast(pa.int64()))
     sums = heard.group_by(["dataset", "language"]).aggregate([("certain", "sum"), ("all", "sum")])
     shares: dict[str, dict[str, float]] = {}
     whole = Counter[str]()
@@ -63,16 +67,6 @@ def of_sources(job: Job) -> dict[str, str]:
         for name, languages in sorted(shares.items())
         if name not in stated and whole[name]
     }
-
-
-def _by_language(part: pa.Table) -> pa.Table:
-    """For each clip with a detected language: its length in ms (`all`), and that times the
-    language's probability (`certain`)."""
-    part = part.drop_null()
-    ms = pc.multiply(part["seconds"], 1000.0)
-    lengths = {"certain": pc.multiply(ms, part["language_probability"]), "all": ms}
-    rounded = {name: pc.round(value).cast(pa.int64()) for name, value in lengths.items()}
-    return pa.table({"dataset": part["dataset"], "language": part["language"], **rounded})
 
 
 def _sentence(shares: dict[str, float]) -> str:

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,12 +137,12 @@ class Local:
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
         """Files directly in a folder, sorted by name; none when there is no folder."""
-        files = (e for e in _scanned(folder) if e.is_file(follow_symlinks=False))
-        return [folder / name for name in sorted(e.name for e in files if e.name.endswith(ending))]
+        entries = (e for e in _scanned(folder) if e.name.endswith(ending))
+        return [folder / e.name for e in entries if e.is_file(follow_symlinks=False)]
 
     def folders(self, folder: Path) -> list[str]:
         """Names of the folders directly in a folder, sorted; none when there is no folder."""
-        return sorted(e.name for e in _scanned(folder) if e.is_dir(follow_symlinks=False))
+        return [e.name for e in _scanned(folder) if e.is_dir(follow_symlinks=False)]
 
     def tree(self, folder: Path) -> list[str]:
         """Relative names of all files below a folder, sorted."""
@@ -300,9 +301,10 @@ def _missing(path: str | Path, error: regular.NotAFile) -> FileNotFoundError:
 
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder, sorted by name."""
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return sorted(entries, key=attrgetter("name"))
     except (FileNotFoundError, NotADirectoryError):
         return []
 

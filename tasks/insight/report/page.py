@@ -82,7 +82,7 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     context: JsonObject = {  # the variables of page.html
         "request": request,
         "steps": steps,
-        "tiles": _tiles(request),
+        "counted": counted,
         "words": number_words,
         "broken": [Broken(*map(masking.text, recording)) for recording in failed],
         "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
@@ -125,36 +125,6 @@ def _labels(
             counted = [(r["value"], r["utterances"], r["hours"]) for r in about.get("values", ())]
             labels[name] = [LabelHours(*row, *row[1:]) for row in counted]
     return [(name, rows) for name, rows in labels.items() if rows]
-
-
-def _tiles(request: Request) -> list[tuple[str, str, str]]:
-    """(number, title, note) of the most important facts."""
-    counts = request.counts
-    seconds, recordings, utterances = (counts[k] for k in ("seconds", "recordings", "utterances"))
-    whole = seconds["in"]
-    share = number_words.percent(seconds["packaged"] / whole) if whole else "–"
-    kept = "packaged" if request.version else "ready to package"
-    dropped = f"{counted(int(utterances['dropped']), 'utterance')} dropped"
-    failed = "none"
-    if recordings["failed"]:
-        failed = f"{number_words.percent(recordings['failed'] / max(recordings['in'], 1))} of them"
-    packaged = number_words.length(seconds["packaged"])
-    tiles = [
-        (number_words.length(whole), "audio in", counted(int(recordings["in"]), "recording")),
-        (packaged, kept, counted(int(utterances["packaged"]), "utterance")),
-        (share, "of the audio kept", dropped),
-        (f"{recordings['failed']:,}", "recordings failed", failed),
-    ]
-    new = request.summary.get("new")
-    if new and new["recordings"] not in (0, recordings["in"]):
-        note = f"{counted(new['packaged'], 'utterance')} packaged, {new['dropped']:,} dropped"
-        number, _, noun = counted(new["recordings"], "new recording").partition(" ")
-        tiles.append((number, f"{noun} in this run", f"{note}; {new['failed']:,} failed"))
-    for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
-        if (rate := request.scores.get(name)) is not None:
-            note = f"{request.scores['scored']:,} packaged with references"
-            tiles.append((number_words.percent(rate), title, note))
-    return tiles
 
 
 def _measured(

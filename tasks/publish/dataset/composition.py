@@ -111,11 +111,11 @@ def of_annotations(table: Path) -> dict[str, json_types.JsonObject]:
     each label its values with the most hours."""
     declared: dict[str, json_types.JsonObject] = {}
     for field in tables.schema(table):
-        metadata = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
-        if kind := metadata.get("annotation"):
-            rate = {"rate": float(metadata["rate"])} if "rate" in metadata else {}
-            about = {"kind": kind, "meaning": metadata["doc"], "unit": metadata["unit"], **rate}
-            declared[field.name] = about
+        if b"annotation" in (field.metadata or {}):
+            told = {name.decode(): text.decode() for name, text in field.metadata.items()}
+            rate = {"rate": float(told["rate"])} if "rate" in told else {}
+            about = {"kind": told["annotation"], "meaning": told["doc"], "unit": told["unit"]}
+            declared[field.name] = {**about, **rate}
     names = [name for name, about in declared.items() if about["kind"] == "label"]
     rows = tables.row_groups(table, [*names, *LABEL_COLUMNS[1:]]) if names else ()
     for row in of_labels(rows, names, lambda part, name: part[name]) if names else ():

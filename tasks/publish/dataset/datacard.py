@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ... import plugins, storage
 from ...accounting import summary
@@ -136,42 +136,30 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
         "recipes": {**whole_job.recipes_of(job)},
         "libraries": libraries(),
     }
-    _add_chosen(facts, job, gathered, table)
-    if differences := index.mixed(job.out):
-        facts["mixed"] = differences
-    if gathered.leaks:
-        facts["leaks"] = gathered.leaks
+    more: json_types.JsonObject = {
+        "mixed": index.mixed(job.out) or None,
+        "leaks": gathered.leaks or None,
+        "annotations": composition.of_annotations(table) or None,
+        "features": _features(job) or None,
+        "models": _models(job) or None,
+        "reviews": decision_log.described(job) or None,
+        "pii": composition.of_personal_data(table) or None,
+        "forgotten": len(forgotten.read(job.out).recordings) or None,
+        "test_sets": gathered.test_sets or None,
+    }
     if names := labels_kept(job):
         rows = tables.row_groups(table, composition.LABEL_COLUMNS)
-        facts["labels"] = composition.of_labels(rows, names)
+        more["labels"] = composition.of_labels(rows, names)
     if turns_kept(job):
         columns_there = {*tables.schema(table).names}
         columns = [name for name in composition.DIALOGUE_COLUMNS if name in columns_there]
-        facts["dialogues"] = composition.of_dialogues(tables.row_groups(table, columns))
-    if annotated := composition.of_annotations(table):
-        facts["annotations"] = annotated
-    if features := _features(job):
-        facts["features"] = features
-    if models := _models(job):
-        facts["models"] = models
-    return facts
-
-
-def _add_chosen(facts: json_types.DatasetJson, job: Job, gathered: Gathered, table: Path) -> None:
-    """Add decisions by people, what is left out on request or for test sets of others, and what is
-    masked in texts, marked in them or beside them. `table`: of the utterances."""
-    if reviews := decision_log.described(job):
-        facts["reviews"] = reviews
-    if personal := composition.of_personal_data(table):
-        facts["pii"] = personal
+        more["dialogues"] = composition.of_dialogues(tables.row_groups(table, columns))
     if second_texts_kept(job):
-        facts["second_texts"] = composition.of_second_texts(table)
+        more["second_texts"] = composition.of_second_texts(table)
     if marks := job.package.text_marks:
-        facts["text_marks"] = text_marks.counts(marks, tables.row_groups(table, ("text",)))
-    if gone := forgotten.read(job.out).recordings:
-        facts["forgotten"] = len(gone)
-    if gathered.test_sets:
-        facts["test_sets"] = gathered.test_sets
+        more["text_marks"] = text_marks.counts(marks, tables.row_groups(table, ("text",)))
+    stated = {name: value for name, value in more.items() if value is not None}
+    return cast(json_types.DatasetJson, {**facts, **stated})
 
 
 def _features(job: Job) -> json_types.JsonObject:

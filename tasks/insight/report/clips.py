@@ -15,7 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy as np
 from ... import audio
 from ...audio import Samples
 from ...audio.channels import mean
-from ...base.arrays import Float32s, UInt8s
+from ...base.arrays import UInt8s
 from ...base.errors import CorruptManifest, ItemError
 from ...base.schema import EnhancedRow, LedgerRow
 from ...recording import Locator
@@ -33,6 +33,7 @@ from ...settings.job import Job
 from ...shard_store import blobs, hidden, manifest
 from ...shard_store.text_values import final_text
 from ...shard_store.utterance import FinalUtterance
+from ...speech.fbank import Fbank, triangles
 from ...stages.stage import view_of
 from . import choice, number_words
 from .choice import Why
@@ -42,7 +43,8 @@ from .outcome_columns import Columns
 RATE = 16_000  # Hz
 BIT_RATE = 24_000  # bit/s
 WIDTH, HEIGHT = 320, 64  # of a spectrogram
-WINDOW = 512  # samples of its frames at RATE
+BANDS = Fbank(RATE, HEIGHT, RATE / 2)
+WINDOW = BANDS.fft  # samples of its frames at RATE
 RANGE_DB = 60.0  # from its lightest grey to its darkest
 LOUDEST = 1e6  # of full scale; samples are clipped, because squares of damaged floats overflow
 SEARCH = 3600.0  # s of audio, at most, that are decoded to reach rejected spans
@@ -290,24 +292,10 @@ def spectrogram(mono: Samples) -> UInt8s:
     padded = np.pad(mono, (0, max(WINDOW - len(mono), 0)))
     starts = np.linspace(0, len(padded) - WINDOW, WIDTH).astype(np.int64)
     frames = padded[starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW).astype(np.float32)
-    power = _mel_bands() @ np.square(np.abs(np.fft.rfft(frames))).T
+    power = (np.square(np.abs(np.fft.rfft(frames))) @ triangles(BANDS)).T
     level = 10 * np.log10(np.maximum(power / max(float(power.max()), 1e-10), 1e-10))
     grey: UInt8s = np.clip(-level / RANGE_DB * 15, 0, 15).astype(np.uint8)[::-1]
     return grey
-
-
-@cache
-def _mel_bands() -> Float32s:
-    """Triangles of equal width in mel (2595 log10(1 + Hz / 700), O'Shaughnessy 1987) from 0 Hz to
-    half of RATE; float32 [HEIGHT, bins]."""
-    top = 2595 * np.log10(1 + RATE / 2 / 700)
-    edges = 700 * (10 ** (np.linspace(0, top, HEIGHT + 2) / 2595) - 1)
-    bins = np.fft.rfftfreq(WINDOW, 1 / RATE)
-    step = RATE / WINDOW  # a band is at least as wide as a bin, so that none is empty
-    low, mid, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    up = (bins - low) / np.maximum(mid - low, step)
-    down = (high - bins) / np.maximum(high - mid, step)
-    return np.clip(np.minimum(up, down), 0, None).astype(np.float32)
 
 
 def png(grey: UInt8s) -> bytes:

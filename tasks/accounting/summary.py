@@ -187,11 +187,11 @@ def _total(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(column).as_py() or 0)
 
 
-def errors_of(version: Path) -> dict[str, float | None]:
+def errors_of(version: Path, opened: tables.Opened = tables.arrow) -> dict[str, float | None]:
     """`scored`, the number of clips of a version with a reference, and their word and character
     error rates `wer` and `cer`; None without words or characters."""
     totals = dict.fromkeys(("scored", *SCORES), 0)
-    for batch in tables.row_groups(version / UTTERANCES_FILE, SCORES):
+    for batch in tables.row_groups(version / UTTERANCES_FILE, SCORES, opened):
         scored = batch.filter(pc.is_valid(batch["words"]))
         totals["scored"] += scored.num_rows
         for name in SCORES:

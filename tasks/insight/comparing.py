@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Template
 
+from ..accounting import summary
 from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE
 from ..publish.published import Dataset
@@ -37,7 +38,6 @@ SELECT coalesce(new.id, old.id) AS id, coalesce(new.split, old.split) AS split, 
 FROM old FULL JOIN new ON old.id = new.id
 """
 _CLIP_COLUMNS = ("id", "split", "text", "sha256", "speaker", "language")
-_COUNTS = ("words", "word_errors", "chars", "char_errors")
 Totals = dict[str, list[float | None]]  # by name, of the old and the new version
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -83,11 +83,8 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
 def totals(old: Dataset, new: Dataset) -> Totals:
     """`totals` of `compare` alone, which needs no text and matches no clips."""
     described = [version.description for version in (old, new)]
-    clips = [_clips(version.path, _COUNTS) for version in (old, new)]
-    scored = [table.filter(pc.is_valid(table["words"])) for table in clips]
-    errors = [
-        [pc.sum(table[name].cast(pa.int64())).as_py() or 0 for name in _COUNTS] for table in scored
-    ]
+    paths = [version.path for version in (old, new)]
+    errors = [summary.errors_of(path, versions.Proved(path)) for path in paths]
     seconds = [facts["seconds"] for facts in described]
     return {
         "clips": [facts["utterances"]["packaged"] for facts in described],
@@ -96,8 +93,8 @@ def totals(old: Dataset, new: Dataset) -> Totals:
         "recordings in": [facts["recordings"]["in"] for facts in described],
         "recordings failed": [facts["recordings"]["failed"] for facts in described],
         "speakers": [facts["speakers"]["count"] or None for facts in described],
-        "WER": [wrong / words if words else None for words, wrong, _, _ in errors],
-        "CER": [wrong / chars if chars else None for _, _, chars, wrong in errors],
+        "WER": [rates["wer"] for rates in errors],
+        "CER": [rates["cer"] for rates in errors],
     }
 
 

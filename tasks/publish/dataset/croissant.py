@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
+from ...base import language_codes
 from ...base.json_types import DatasetJson, JsonObject, PublishedEntry
 from ...base.schema import UTTERANCES_FILE, about
 
@@ -203,7 +204,7 @@ def licences(stated: Iterable[str | None]) -> JsonObject:
 def languages(heard: Iterable[str | None]) -> list[str]:
     """ISO 639-1 codes (639-3 for languages without one), sorted; anything else is left out. `en-US`
     becomes `en`, and Whisper's `jw` Javanese."""
-    codes = {re.split(r"[-_]", language.strip().lower())[0] for language in heard if language}
+    codes = {language_codes.base(language) for language in heard if language}
     codes = {"jv" if code == "jw" else code for code in codes}
     return sorted(code for code in codes if re.fullmatch(r"[a-z]{2,3}", code))
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -83,6 +83,8 @@ _TAIL_SUM = sum(_TAIL) + 8 * ord(" ")  # its own field counts as blanks
 
 #: The members of a row by name, in order, given the suffix of its audio.
 Members = Callable[[ClipRow, _clips.Suffix], Mapping[str, bytes | ClipRow]]
+#: Of a member, or what is wrong with the bytes of one that does not follow from its row.
+Expected: TypeAlias = bytes | ClipRow | Callable[[memoryview], str | None]
 
 
 def write(
@@ -102,7 +104,11 @@ def write(
 
 
 def check(
-    out: Output, path: str, rows: Rows, members: Members, encoding: _clips.Encoding
+    out: Output,
+    path: str,
+    rows: Rows,
+    members: Callable[[ClipRow, _clips.Suffix], Mapping[str, Expected]],
+    encoding: _clips.Encoding,
 ) -> tuple[list[str], list[int]]:
     """The faults of a tar: names, order, headers, bytes and decoded PCM; and the edges that `write`
     returns, up to the first wrong name.
@@ -122,10 +128,12 @@ def check(
             place = f"{path}: {name}"
             if not member.plain:
                 faults.append(f"{place} has another owner, mode or time")
-            if not isinstance(content, bytes):
+            if isinstance(content, bytes):
+                faults += [] if member.data == content else [f"{place} differs from its row"]
+            elif callable(content):
+                faults += [f"{place} {fault}"] if (fault := content(member.data)) else []
+            else:
                 faults += _clips.faults(content, place, member.data, encoding)
-            elif member.data != content:
-                faults.append(f"{place} differs from its row")
             end = member.end
         edges.append(end)
     if extra := next(stored, None):

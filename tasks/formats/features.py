@@ -150,30 +150,17 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Names, order and texts, and the shape of each array; the numbers by the tar's digest, as
     they do not follow from the rows."""
-    faults = out.changed(shard.path)
-    stored = _tars.read(out.home / shard.path)
-    for row in rows:
-        energies = _energies(settings, row["sample_rate"])
-        shapes: dict[str, tuple[type[np.generic], tuple[int, int] | None]] = {}
-        if energies is not None:
+
+    def members(row: ClipRow, suffix: str) -> dict[str, _tars.Expected]:
+        due: dict[str, _tars.Expected] = {**_texts(row)}
+        if (energies := _energies(settings, row["sample_rate"])) is not None:
             shape = energies.frames(row["num_samples"]), energies.bins
-            shapes[f"{_stem(row)}.{FBANK}"] = np.float32, shape
+            due[f"{_stem(row)}.{FBANK}"] = partial(_misshapen, kind=np.float32, shape=shape)
         if "codes" in settings.arrays:
-            shapes[f"{_stem(row)}.{CODES}"] = np.int32, None
-        texts = _texts(row)
-        for name in (*texts, *shapes):
-            member = next(stored, None)
-            if member is None or member.name != name:
-                return [*faults, f"{shard.path}: {name} is not where it should be"]
-            if name in shapes:
-                problem = _misshapen(member.data, *shapes[name])
-            else:
-                problem = "" if member.data == texts[name] else "differs from its row"
-            if problem:
-                faults.append(f"{shard.path}: {name} {problem}")
-    if extra := next(stored, None):
-        faults.append(f"{shard.path}: {extra.name} is in no row")
-    return faults
+            due[f"{_stem(row)}.{CODES}"] = partial(_misshapen, kind=np.int32, shape=None)
+        return due
+
+    return _tars.check(out, shard.path, rows, members, _clips.Encoding("wav"))[0]
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

@@ -246,9 +246,11 @@ class Objects:
                 return False
 
     def hashed(self, path: Path) -> tuple[str, int]:
-        with store_errors(path), urls.uncached(*files_in(path)) as file:
-            digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
-            return digest.hexdigest(), file.tell()
+        with (
+            asking(path) as (files, key),
+            files.open(key, "rb", block_size=urls.BLOCK, cache_type="readahead") as file,
+        ):
+            return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
     def put(self, path: Path, data: bytes, exclusive: bool = False) -> None:
         """One atomic PUT; `exclusive`: FileExistsError if the object exists."""

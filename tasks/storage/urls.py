@@ -323,15 +323,6 @@ def cached(
         return copy.opened()
 
 
-def uncached(files: FileSystem, key: str) -> BinaryIO:
-    """An uncached copy of a whole object."""
-    copy = _fetch(files, key, None, None, None)
-    try:
-        return copy.opened()
-    finally:
-        copy.file.close()
-
-
 def _fetch(
     files: FileSystem, key: str, offset: int | None, length: int | None, size: int | None
 ) -> _Copy:

@@ -202,9 +202,8 @@ def _in_time(
     for split, members in groupby(shards, lambda shard: shard.split):
         count = sum(shard.clips for shard in members)
         part, start = table.slice(start, count), start + count
-        order = part.select(ORDER).append_column("row", pa.array(range(count)))
-        places = order.sort_by([(name, "ascending") for name in ORDER])["row"].to_numpy()
-        batches = tables.take(part, places).to_batches(max_chunksize=BATCH)
+        in_order = tables.take(part, tables.order_by(part, ORDER))
+        batches = in_order.to_batches(max_chunksize=BATCH)
         rows = (row for batch in batches for row in batch.to_pylist())
         recordings = groupby(rows, lambda row: row["recording"])
         yield split, ([(row["path"], row) for row in clips] for _, clips in recordings)

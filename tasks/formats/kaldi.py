@@ -27,7 +27,7 @@ from ..base.errors import ConfigError
 from ..base.schema import UTTERANCES_FILE, AnyRow
 from ..recording.names import OVER_ALL
 from ..settings import StageSettings
-from ..storage.tables import read, take
+from ..storage.tables import order_by, read, take
 from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists
 
 VERSION = 1
@@ -160,7 +160,7 @@ def _write_lists(folder: Path, split: str, table: pa.Table) -> None:
 def in_order(table: pa.Table) -> pa.Table:
     """The rows by the bytes of `utterance`, as in the C locale. Names of 60 bytes are more than an
     Arrow array holds from 36 million clips on."""
-    return take(table, pc.sort_indices(table["utterance"]).to_numpy())
+    return take(table, order_by(table, ("utterance",)))
 
 
 def _entry(row: AnyRow, split: str) -> dict[str, str]:

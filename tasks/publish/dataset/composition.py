@@ -112,9 +112,9 @@ def of_annotations(table: Path) -> dict[str, json_types.JsonObject]:
     declared: dict[str, json_types.JsonObject] = {}
     for field in tables.schema(table):
         if b"annotation" in (field.metadata or {}):
-            told = {name.decode(): text.decode() for name, text in field.metadata.items()}
-            rate = {"rate": float(told["rate"])} if "rate" in told else {}
-            about = {"kind": told["annotation"], "meaning": told["doc"], "unit": told["unit"]}
+            facts = {name.decode(): text.decode() for name, text in field.metadata.items()}
+            rate = {"rate": float(facts["rate"])} if "rate" in facts else {}
+            about = {"kind": facts["annotation"], "meaning": facts["doc"], "unit": facts["unit"]}
             declared[field.name] = {**about, **rate}
     names = [name for name, about in declared.items() if about["kind"] == "label"]
     rows = tables.row_groups(table, [*names, *LABEL_COLUMNS[1:]]) if names else ()

@@ -33,7 +33,7 @@ from .checks import check
 from .cluster import worker_counts
 from .flow_parameters import among, takes
 from .run import estimates, metrics, run_folder
-from .run.cluster_executor import ClusterExecutor, opened
+from .run.cluster_executor import ClusterExecutor, cluster_of, opened
 from .run.task_run_groups import TaskRunObserver
 from .server import artifact_text, live_artifacts
 from .settings import PrepareSettings, SampleSettings
@@ -69,7 +69,8 @@ def estimate(**parameters: Any) -> JsonObject:
         prepare.record(job, "estimate", run.place)
         threaded = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
         observer = TaskRunObserver(threaded)
-        with opened(threaded, settings.cluster, measured, run.folder, observer) as executor:
+        cluster = cluster_of(threaded, settings.cluster, run.folder)
+        with opened(cluster, measured, run.folder, observer) as executor:
             result, costs = run_sample(threaded, executor, observer, wanted)
             result["run"] = run.folder.name
             result["wall_spent_seconds"] = round(time.monotonic() - began, 3)

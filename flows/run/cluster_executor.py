@@ -48,20 +48,14 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
 
 @contextmanager
 def opened(
-    job: Job,
-    settings: ClusterSettings,
-    metrics: Metrics,
-    folder: Path,
-    progress: Progress,
-    started: Cluster | None = None,
+    cluster: Cluster, metrics: Metrics, folder: Path, progress: Progress
 ) -> Iterator[ClusterExecutor]:
-    """The executor of a run, whose cluster (`started`, if early) ends with the context, as does its
-    `progress`."""
-    with progress, started or cluster_of(job, settings, folder) as cluster:
+    """The executor of a run, whose cluster ends with the context, as does its `progress`."""
+    with progress, cluster:
         cluster.when_started(lambda c: c.subscribe_topic(worker.TOPIC, progress.on_event))
         cluster.forward_logging()
         with dask_reported(cluster, folder / DASK_REPORT):
-            executor = ClusterExecutor(cluster, settings, metrics)
+            executor = ClusterExecutor(cluster, metrics)
             cluster.demand = executor.dispatcher.wanted
             yield executor
 
@@ -69,14 +63,11 @@ def opened(
 class ClusterExecutor:
     """`tasks.runs.executor.Executor` on a cluster; small calls stay here until workers run."""
 
-    def __init__(
-        self, cluster: Cluster, settings: ClusterSettings, metrics: Metrics | None = None
-    ) -> None:
-        self.cluster = cluster
-        self.settings = settings
+    def __init__(self, cluster: Cluster, metrics: Metrics | None = None) -> None:
+        self.cluster, self.settings = cluster, cluster.settings
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster)
-        self._limits = Limits(settings.item_timeout, settings.timeout_factor)
+        self._limits = Limits(self.settings.item_timeout, self.settings.timeout_factor)
 
     @property
     def has_local_workers(self) -> bool:

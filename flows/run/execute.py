@@ -94,12 +94,13 @@ class Body:
 
     def work(self, shown: MakeProgress) -> JsonObject:
         """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`."""
+        from .cluster_executor import cluster_of
         from .cluster_executor import opened as opened_cluster
 
         folder, job = self.run.folder, worker_counts.with_threads(self.job, self.settings.cluster)
         measured, progress = metrics.Metrics(), shown(job, folder)
-        given = (job, self.settings.cluster, measured, folder, progress, self._cluster)
-        with opened_cluster(*given) as executor:
+        cluster = self._cluster or cluster_of(job, self.settings.cluster, folder)
+        with opened_cluster(cluster, measured, folder, progress) as executor:
             with metrics.recorded(folder, measured):
                 ended = pipeline.run(job, executor, progress, self._begun)
             losses = vars(executor.dispatcher.losses)

@@ -140,7 +140,7 @@ def measured(
     from tests.bench import _width_workers
     from uttermill.flows.cluster import worker
     from uttermill.flows.cluster.settings import ClusterSettings
-    from uttermill.flows.run.cluster_executor import opened
+    from uttermill.flows.run.cluster_executor import cluster_of, opened
     from uttermill.flows.run.metrics import Metrics
     from uttermill.flows.run.task_run_groups import TaskRunObserver
     from uttermill.flows.server import history
@@ -171,7 +171,7 @@ def measured(
     @flow(name="width", persist_result=False)
     def run() -> int:
         observer = TaskRunObserver(job)
-        with opened(job, settings, Metrics(), out, observer) as executor:
+        with opened(cluster_of(job, settings, out), Metrics(), out, observer) as executor:
             executor.call(Call("shard", "pid", os.getpid))  # nothing has started: stays here
             began = time.monotonic()
             assert executor.cluster.client is not None

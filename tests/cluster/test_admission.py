@@ -146,11 +146,11 @@ def test_a_job_elsewhere_keeps_to_the_workers_own_disk_and_memory(
 
 def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
-    nobody: Any = SimpleNamespace()
-    local = ClusterExecutor(nobody, ClusterSettings()).listing(job)
+    nobody: Any = SimpleNamespace(settings=ClusterSettings())
+    local = ClusterExecutor(nobody).listing(job)
     assert local.is_relative_to(tmp_path / "scratch")
-    other = ClusterSettings(kind="address", address="tcp://h:1")
-    assert ClusterExecutor(nobody, other).listing(job).is_relative_to(job.out)
+    nobody.settings = ClusterSettings(kind="address", address="tcp://h:1")
+    assert ClusterExecutor(nobody).listing(job).is_relative_to(job.out)
 
 
 @pytest.mark.cluster

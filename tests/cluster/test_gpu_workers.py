@@ -138,7 +138,7 @@ def test_workers_that_others_started_are_asked_what_they_have(
 
 def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterExecutor]:
     """The whole line on a cluster, without Prefect."""
-    caller = ClusterExecutor(cluster, cluster.settings)
+    caller = ClusterExecutor(cluster)
     found = pipeline.run_shard_stage(job, caller, scratch)
 
     state = UpToDate(job, found.shards, found.index)

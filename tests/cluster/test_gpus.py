@@ -200,6 +200,8 @@ def test_who_wants_a_gpu_and_why_it_could_not_have_one(tmp_path: Path) -> None:
 class Recorder:
     """A cluster that writes down which kind of worker each call was for."""
 
+    settings = ClusterSettings()
+
     def __init__(self, *kinds: str) -> None:
         self.kinds = kinds
         self.asked: list[tuple[str, str]] = []
@@ -208,9 +210,6 @@ class Recorder:
         return 1
 
     live = count
-
-    def lacks(self, kind: str) -> bool:
-        return False
 
     def submit(
         self, function: Any, stage: str, job: Job, shard: str, seconds: float, *, kind: str
@@ -228,7 +227,7 @@ def test_each_stage_goes_to_its_kind_of_worker(tmp_path: Path) -> None:
         ((worker_counts.CPU,), worker_counts.CPU),
     ):
         workers: Any = Recorder(*kinds)
-        caller = ClusterExecutor(workers, ClusterSettings())
+        caller = ClusterExecutor(workers)
         for stage in ("filter", "resample", "transcribe"):
             caller.stage(stage, job, "shard-000000", 1.0)
         asked = [

@@ -210,6 +210,8 @@ def test_a_row_survives_clocks_that_disagree() -> None:
 class Dying:
     """A cluster whose worker dies under the first calls."""
 
+    settings = ClusterSettings()
+
     def __init__(self, deaths: int, result: Any = None) -> None:
         self.deaths, self.result, self.kinds = deaths, result, ("CPU",)
         self.started = True
@@ -218,9 +220,6 @@ class Dying:
         return 1
 
     live = count
-
-    def lacks(self, kind: str) -> bool:
-        return False
 
     def submit(self, function: Any, *args: Any, kind: str) -> Future[Any]:
         future: Future[Any] = Future()
@@ -253,7 +252,7 @@ def test_a_trace_knows_attempts_and_deaths() -> None:
 
 def test_every_call_of_the_pipeline_is_placed() -> None:
     workers: Any = Dying(0, (None, cost()))
-    caller = ClusterExecutor(workers, ClusterSettings())
+    caller = ClusterExecutor(workers)
     caller.map(shard.PROBE, [(Job(Path("out")), Path("list"), 0, 50, 0.0)])
     caller.map(publish.WRITE, [(Job(Path("out")), Path("s"), 3)])
     workers.result = Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())
@@ -274,7 +273,7 @@ def test_every_call_of_the_pipeline_is_placed() -> None:
 
 def test_a_call_that_raises_leaves_its_row() -> None:
     workers: Any = Dying(6)
-    caller = ClusterExecutor(workers, ClusterSettings())
+    caller = ClusterExecutor(workers)
     with pytest.raises(RunError, match="ended 6 workers"):
         caller.stage("filter", Job(Path("out")), "shard-000001", 9.0)
     (row,) = caller.metrics.table().to_pylist()

@@ -87,7 +87,8 @@ class Work:
 
 def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
     """Run the chains of 40 shards of a minute: the flow run, its task runs, its error."""
-    executor = ClusterExecutor(cast(Cluster, SimpleNamespace(size=width)), ClusterSettings())
+    workers = SimpleNamespace(size=width, settings=ClusterSettings())
+    executor = ClusterExecutor(cast(Cluster, workers))
     executor.width = lambda: width  # type: ignore[method-assign]
     seen: list[Any] = []
 

@@ -76,7 +76,7 @@ def item_rows(
     out: Path, reason: str | None, dataset: str | None, texts: bool = False
 ) -> Iterator[JsonObject]:
     """The rows of `ledger`, and files that the newest run skipped; with `texts`, as
-    `reviews.rows`."""
+    `reviews.table`."""
     published = texts and _published(out) is not None
     spans = reviews.table(out, True) if published else ledger_items.spans(_items(out))
     return ledger_items.rows(spans, ledger_items.read_skipped(out), reason, dataset)

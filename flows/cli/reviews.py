@@ -13,7 +13,9 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -46,39 +48,6 @@ _STORED = {
     "heard": "hypothesis",
     "limit": "threshold",
 }
-
-
-def rows(corpus: Corpus, every: bool = False) -> Iterator[JsonObject]:
-    """A row with COLUMNS and LEDGER for each clip of the newest version, packaged or not, by
-    recording and start; `every`: for other spans and recordings of its ledger, too. `wer`: of clips
-    with references, 1; `value` and `limit` in the unit of `measure`."""
-    items = corpus.items()
-    decisions = decision_log.last(decision_log.read(decision_log.stored(corpus.out)))
-    job = corpus.job()
-    measures = _measures(job) if job else {}
-    further = sorted({name for names in measures.values() for name in names} & {*items.columns})
-    shown = [
-        f"{_selected(name, items.columns)} AS {identifier(name)}"
-        for name in (*COLUMNS[:8], *COLUMNS[9:13], *COLUMNS[15:], *LEDGER)
-    ]
-    shown += [f"{identifier(name)} AS {identifier(f'measure {name}')}" for name in further]
-    for batch in corpus.batches(
-        f"SELECT {', '.join(shown)} FROM {items.name} WHERE {every} OR id IS NOT NULL "
-        "ORDER BY recording, start, id"
-    ):
-        for row in batch:
-            decision = decisions.get(row["id"])
-            row["measure"] = next(
-                (
-                    name
-                    for name in measures.get((row["stage"], row["reason"]), ())
-                    if row["value"] is not None and row.get(f"measure {name}") == row["value"]
-                ),
-                None,
-            )
-            row["decision"] = decision.decision if decision else None
-            row["text"] = decision.text if decision else None
-            yield {name: row[name] for name in (*COLUMNS, *LEDGER)}
 
 
 def _selected(name: str, columns: Mapping[str, object]) -> str:
@@ -257,12 +226,31 @@ def decisions(out: Path, everything: bool) -> list[JsonObject]:
 
 
 def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
-    """`corrections.rows` of the newest version; RunError if one of its tables is damaged."""
+    """A row with COLUMNS and LEDGER for each clip of the newest version, packaged or not, by
+    recording and start; `every`: for other spans and recordings of its ledger, too. `wer`: of clips
+    with references, 1; `value` and `limit` in the unit of `measure`. RunError if one of the
+    version's tables is damaged."""
     if newest := versions.newest(out):
         package.proved(newest)
-    with run_folder.scratch() as folder:
-        corpus = Corpus(out, folder)
-        try:
-            yield from rows(corpus, every)
-        finally:
-            corpus.close()
+    with run_folder.scratch() as folder, closing(Corpus(out, folder)) as corpus:
+        items, job = corpus.items(), corpus.job()
+        decisions = decision_log.last(decision_log.read(decision_log.stored(out)))
+        measures = _measures(job) if job else {}
+        further = sorted({name for names in measures.values() for name in names} & {*items.columns})
+        shown = [
+            f"{_selected(name, items.columns)} AS {identifier(name)}"
+            for name in (*COLUMNS[:8], *COLUMNS[9:13], *COLUMNS[15:], *LEDGER)
+        ]
+        shown += [f"{identifier(name)} AS {identifier(f'measure {name}')}" for name in further]
+        batches = corpus.batches(
+            f"SELECT {', '.join(shown)} FROM {items.name} WHERE {every} OR id IS NOT NULL "
+            "ORDER BY recording, start, id"
+        )
+        for row in chain.from_iterable(batches):
+            value, rules = row["value"], measures.get((row["stage"], row["reason"]), ())
+            named = (n for n in rules if value is not None and row.get(f"measure {n}") == value)
+            row["measure"] = next(named, None)
+            decision = decisions.get(row["id"])
+            row["decision"] = decision.decision if decision else None
+            row["text"] = decision.text if decision else None
+            yield {name: row[name] for name in (*COLUMNS, *LEDGER)}

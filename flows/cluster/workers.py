@@ -24,7 +24,7 @@ from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
 from time import monotonic, sleep
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from ...tasks.base.errors import RunError
 from ...tasks.base.json_types import JsonObject
@@ -44,7 +44,6 @@ PRELOADED = "uttermill.tasks.preload:READY_AT"
 #: Workers asked together; those that have answered work while others are asked.
 AT_ONCE = 50
 ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
-ADMITTED_S = 120.0  # s that a call waits for an admitted worker if all are refused
 TELL_S = 60.0  # s between two log lines about a cluster without workers
 LOOK_S = 0.2  # s between two checks for a first worker
 
@@ -106,7 +105,6 @@ class Workers:
 
     def restrictions(self, kind: str) -> JsonObject:
         """Arguments of `Client.submit` that keep a call on the workers that may take it."""
-        until = monotonic() + ADMITTED_S
         while True:
             may = self.there(kind)
             among = {kind: 1} if self._separate else {}
@@ -116,8 +114,7 @@ class Workers:
             declared: JsonObject = {"resources": among} if kind == GPU and among else {}
             if may or declared:
                 return {"workers": may, **declared} if may else declared
-            if monotonic() > until:
-                self._refuse()
+            self.count(kind)  # which says so, and is patient for so long
             sleep(LOOK_S)
 
     def forget(self) -> None:
@@ -150,8 +147,11 @@ class Workers:
                 raise error
             if (admission := self._admission) is not None and not self._worked:
                 workers = self._connected
-                if admission.refused(workers) and admission.asked_all(workers):
-                    self._refuse()
+                faults = admission.refused(workers)
+                if faults and admission.asked_all(workers):
+                    raise RunError(
+                        "no worker of the Dask cluster can work for this run: " + "; ".join(faults)
+                    )
             self._tell(kind)
             return 0
 
@@ -220,12 +220,6 @@ class Workers:
             may = admission.admitted(resources)
         self._running, self._connected, self._may = running, resources, may
         self._read_at = monotonic()
-
-    def _refuse(self) -> NoReturn:
-        """RunError with the fault of each worker."""
-        assert self._admission is not None
-        faults = "; ".join(self._admission.refused(self._connected)) or "none answers"
-        raise RunError(f"no worker of the Dask cluster can work for this run: {faults}")
 
 
 class Admission:

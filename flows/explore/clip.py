@@ -212,8 +212,8 @@ def _tar(corpus: Corpus, items: Items, item: int) -> tuple[Int16s, int] | None:
     version = corpus.place(items.number)
     if storage.store_of(version).mounted(version) is None:
         return None
-    place = f'shard, "offset"::BIGINT AS "offset" FROM {items.name}'
-    rows = corpus.rows(f'SELECT {place} WHERE item = ? AND "offset" >= 0', [item])
+    place = f'SELECT shard, "offset"::BIGINT AS "offset" FROM {items.name} WHERE item = ?'
+    rows = corpus.rows(f'SELECT * FROM ({place}) WHERE "offset" >= 0', [item])
     return samples_of(version, rows[0]) if rows else None
 
 

@@ -11,7 +11,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from math import ceil
 from pathlib import Path
 from typing import Any, Self, cast
@@ -247,24 +247,16 @@ class TaskRunObserver(Progress):
         groups = [TaskRunGroup(part, shards, self._task_run) for part in parts]
         log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups))
         self._group_of = {shard: group for group in groups for shard in group.seconds}
-        with live_artifacts.Poster(groups), closing(groups):
-            try:
-                yield [shard for part in parts for shard in part]
-            finally:
-                self._group_of = {}
+        with live_artifacts.Poster(groups), ExitStack() as ended:
+            ended.push(lambda _, error, __: end(groups, error))
+            ended.callback(self._group_of.clear)
+            yield [shard for part in parts for shard in part]
 
 
-@contextmanager
-def closing(groups: Sequence[TaskRunGroup]) -> Iterator[None]:
-    error: BaseException | None = None
-    try:
-        yield
-    except BaseException as ended:
-        error = ended
-        raise
-    finally:
-        for group in groups:
-            group.close(error)
-        until = time.monotonic() + END_SECONDS
-        for group in groups:
-            group.join(until)
+def end(groups: Sequence[TaskRunGroup], error: BaseException | None) -> None:
+    """End all groups as their chains have ended: by this error, or well."""
+    for group in groups:
+        group.close(error)
+    until = time.monotonic() + END_SECONDS
+    for group in groups:
+        group.join(until)

@@ -1,5 +1,5 @@
 """The program of a local Prefect server: Prefect's own application, behind `door.py`. Started by
-`process.py`, never imported.
+`server.py`, never imported.
 
 It ends with its parent, even when that is killed: its standard input is a pipe that only the parent
 holds open. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends, and exists on Linux only.)

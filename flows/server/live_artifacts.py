@@ -14,6 +14,7 @@ import contextvars
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol, Self
@@ -124,7 +125,7 @@ class Poster:
     def __init__(
         self, boards: Sequence[Board], key: str | None = None, patience: float = CLOSE_SECONDS
     ) -> None:
-        self._left = list(boards)  # those that may still change
+        self._left = deque(boards)  # those that may still change, the next ones to ask first
         self._key, self._patience = key, patience
         self._run = current_run()
         self._known: dict[str, UUID] = {}
@@ -162,19 +163,16 @@ class Poster:
     def _round(self, client: SyncPrefectClient, most: int) -> None:
         until = time.monotonic() + CLOSE_SECONDS
         posted = 0
-        still: list[Board] = []
-        for index, board in enumerate(self._left):
-            if posted == most or time.monotonic() > until:  # the others come first next time
-                still = self._left[index:] + still
+        for _ in range(len(self._left)):
+            if posted == most or time.monotonic() > until:
                 break
+            board = self._left.popleft()
             over = board.over  # before the text: what changes in between is posted next time
-            text = board.news()
-            if text is not None:
+            if (text := board.news()) is not None:
                 posted += 1
                 self._post(client, board.title, text)
             if not over:
-                still.append(board)
-        self._left = still
+                self._left.append(board)
 
     def _post(self, client: SyncPrefectClient, title: str, text: str) -> None:
         assert self._run is not None

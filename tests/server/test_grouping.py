@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -202,7 +203,8 @@ def test_a_cancelled_run_leaves_no_task_run_that_failed(
     group = task_run_groups.TaskRunGroup(NAMES[:3], dict.fromkeys(NAMES, 1.0), task_run)
 
     def interrupted() -> None:
-        with task_run_groups.closing([group]):
+        with ExitStack() as ended:
+            ended.push(lambda _, error, __: task_run_groups.end([group], error))
             group.step("filter", NAMES[0], lambda: Done("filter", NAMES[0], 1, 0))
             raise error
 

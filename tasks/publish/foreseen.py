@@ -39,7 +39,7 @@ class Foreseen:
 
     job: Job
     scratch: Path
-    batches: Sequence[ShardBatch]
+    batches: Sequence[ShardBatch]  # with outcomes in which rules over all clips have no part
 
     @cached_property
     def choice(self) -> next_version.Choice:
@@ -99,12 +99,11 @@ class Foreseen:
 
 
 @contextmanager
-def decided(
+def version(
     job: Job, shards: Sequence[str], listings: Listings | None = None
-) -> Iterator[tuple[Path, list[ShardBatch]]]:
-    """A temporary folder, and batches of some shards: corpus-wide rules, weights and splits have no
-    part in their outcomes. `listings`: by shard, the recordings that sources list now, for shards
-    whose listing in OUT is outdated."""
+) -> Iterator[Foreseen]:
+    """The next version of some shards. `listings`: by shard, the recordings that sources list now,
+    for shards whose listing in OUT is outdated."""
     listings = listings or {}
     keys = fact_keys(job, shards, Index(job.out))
     with temporary.scratch() as scratch, owners.naming(scratch.parent):
@@ -117,15 +116,6 @@ def decided(
                 batch_outcomes.collect(job, batch, strict=False, listings=listings)
             batches.append(batch)
         batches, _ = batch_outcomes.decide(job, batches, scratch, strict=False)
-        yield scratch, batches
-
-
-@contextmanager
-def version(
-    job: Job, shards: Sequence[str], listings: Listings | None = None
-) -> Iterator[Foreseen]:
-    """The next version of some shards. `listings`: as for `decided`."""
-    with decided(job, shards, listings) as (scratch, batches):
         yield Foreseen(job, scratch, batches)
 
 

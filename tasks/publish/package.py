@@ -80,7 +80,7 @@ def gather(
     `batches`: not decided yet.
     """
     newest = versions.newest(job.out)
-    batches, changed = batch_outcomes.decide(job, batches, scratch)
+    batches, whole = batch_outcomes.decide(job, batches, scratch)
     chosen = next_version.choose(job, scratch, batches)
     storage.store_of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
     for name in TABLES:
@@ -118,7 +118,7 @@ def gather(
         test_sets=chosen.test_sets,
         tars={split: len(tars) for split, tars in loads.items()},
         new=new,
-        changed=changed,
+        changed=[name for batch in batches for name in batch.shards if name not in whole],
         leaks=shared,
         staging=str(staging),
         tables=digests,

@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from ..base.errors import CorruptManifest
 from ..base.json_types import Balance, JsonObject, Summary
 from ..plugins import source_code
 from ..recording import forgotten
@@ -125,7 +126,7 @@ class UpToDate:
         batches = shard_batches.of_shards(self._job, self.keys())
         lacking = {batch.home for batch in shard_batches.missing(self._job, batches)}
         stored = [batch for batch in batches if batch.home not in lacking]
-        items = batch_outcomes.complete(self._job, stored)
+        items = batch_outcomes.decide(self._job, stored, None, left_out=(CorruptManifest,))[1]
         return {shard: items[shard] for shard in self._items.keys() & items.keys()}
 
     def _now(self, shards: Iterable[str]) -> dict[str, str]:

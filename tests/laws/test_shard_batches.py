@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 
 from tests.helpers import corpus, tiers
 from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import CorruptManifest
 from uttermill.tasks.publish import foreseen
 from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
+from uttermill.tasks.publish.outcomes.shard_batches import ShardBatch
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
@@ -110,26 +113,32 @@ def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, ag
     assert sorted(packaged["id"].to_pylist()) == sorted(rows["id"].to_pylist())
 
 
+def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int]]:
+    return batch_outcomes.decide(job, batches, None, left_out=(CorruptManifest,))[1]
+
+
 @pytest.mark.parametrize("together", [2, tiers.nightly(1)])
 def test_a_query_for_many_batches_answers_as_one_for_each(
     job: Job, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a damaged batch takes no other with it."""
     shards = sorted(manifest.shards(job.out))
-    with foreseen.decided(job, shards) as (_, batches):
+    with foreseen.version(job, shards) as version:
+        batches = version.batches
         assert batch_outcomes.ASKED_TOGETHER >= len(batches) == 3
         whole = [batch.outcomes() for batch in batches]
         turned = batches[0].utterances(["reason", "id", "outcome"])
         assert turned.select(["outcome", "reason"]) == whole[0].select(["outcome", "reason"])
     stored = [replace(batch, decided=None) for batch in batches]
-    items = batch_outcomes.complete(job, stored)
+    items = complete(job, stored)
     assert {shards[0], shards[-1]} <= items.keys()
     monkeypatch.setattr(batch_outcomes, "ASKED_TOGETHER", together)
-    with foreseen.decided(job, shards) as (_, batches):
+    with foreseen.version(job, shards) as version:
+        batches = version.batches
         assert [batch.outcomes() for batch in batches] == whole
-    assert batch_outcomes.complete(job, stored) == items
+    assert complete(job, stored) == items
     corpus.flip(stored[0].home / "limits.arrow", 100)
-    left = batch_outcomes.complete(job, stored)
+    left = complete(job, stored)
     assert left == {name: items[name] for name in items if name not in stored[0].shards}
 
 

@@ -162,8 +162,8 @@ def known(
     that are not in `sampled` (None: all are), only `kept` is filled in."""
     results: dict[str, SampleResult] = {}
     nothing: dict[str, tuple[int, float]] = {}  # shared, because there may be millions of results
-    with foreseen.decided(job, [*shards]) as (_, batches):
-        for batch in batches:
+    with foreseen.version(job, [*shards]) as version:
+        for batch in version.batches:
             for name, seen in _known(job, batch).items():
                 if not seen.pending:
                     bare = sampled is not None and name not in sampled

@@ -204,33 +204,13 @@ def _checked_again(outcomes: pa.Table) -> pa.ChunkedArray:
     return pc.is_in(outcomes["reason"], pa.array(["changed", ledger.PENDING, *PASSING]))
 
 
-def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int]]:
-    """For each shard that lacks nothing under the job's limits: the items of each stage. `batches`:
-    with facts that count for the job. Companions of kept clips are not counted as items."""
-    items: dict[str, dict[str, int]] = {}
-    for batch, facts, outcomes in _outcomes(job, batches, ["converted"], (CorruptManifest,)):
-        again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
-        cut_only = pc.equal(outcomes["stage"], "filter")
-        heard = pc.invert(shard_batches.unheard(outcomes))
-        cut_only = pc.or_(cut_only, shard_batches.unchosen(outcomes))
-        converted = pc.if_else(cut_only, 0, facts["converted"]).to_numpy()
-        texts = heard.to_numpy(zero_copy_only=False)
-        for shard, flag, count, (a, b) in _shards(batch):
-            if not flag and not again[a:b].any():
-                sums = int(converted[a:b].sum()), int(texts[a:b].sum())
-                items[shard] = dict(zip(PER_SHARD, (count, *sums), strict=True))
-    return items
-
-
 def _outcomes(
-    job: Job,
-    batches: Sequence[ShardBatch],
-    more: Sequence[str] = (),
-    left_out: tuple[type[CorruptManifest], ...] = (),
+    job: Job, batches: Sequence[ShardBatch], left_out: tuple[type[CorruptManifest], ...]
 ) -> Iterator[tuple[ShardBatch, pa.Table, pa.Table]]:
-    """Each batch, what the job's limits ask of its utterances, with `more` columns, and their
-    outcomes. A damaged batch raises CorruptManifest, unless such are `left_out`."""
-    columns = [*dict.fromkeys((*limits.asked(job), *more))]
+    """Each batch, what the job's limits ask of its utterances, and how many items of them are
+    `converted`, and their outcomes. A damaged batch raises CorruptManifest, unless such are
+    `left_out`."""
+    columns = [*dict.fromkeys((*limits.asked(job), "converted"))]
     with limits.asking(job) as ask:
         for low in range(0, len(batches), ASKED_TOGETHER):
             facts = list[tuple[ShardBatch, pa.Table]]()
@@ -253,25 +233,39 @@ def _shards(batch: ShardBatch) -> Iterator[tuple[str, bool, int, tuple[int, int]
 
 
 def decide(
-    job: Job, batches: Sequence[ShardBatch], scratch: Path, strict: bool = True
-) -> tuple[list[ShardBatch], list[str]]:
-    """Apply the limits to the facts of all batches, and write the outcomes of each into `scratch`.
-    Returns the decided batches, and the shards at which the next run looks again.
+    job: Job,
+    batches: Sequence[ShardBatch],
+    scratch: Path | None,
+    strict: bool = True,
+    left_out: tuple[type[CorruptManifest], ...] = (),
+) -> tuple[list[ShardBatch], dict[str, dict[str, int]]]:
+    """Apply the limits to the facts of all batches, and write the outcomes of each into `scratch`,
+    if it is given. Returns the decided batches, and the items of each stage of the shards that
+    lack nothing; at the others the next run looks again. Companions of kept clips are no items.
 
     With `strict`, for versions, an utterance that the run did not finish has failed: its file
-    changed meanwhile. Without it, such an utterance is pending.
+    changed meanwhile. Without it, such an utterance is pending. For `left_out` see `_outcomes`.
     """
-    decided, changed = list[ShardBatch](), list[str]()
-    for batch, _, outcomes in _outcomes(job, batches):
-        if strict:
-            outcomes = shard_batches.stopped(outcomes)
+    decided, items = list[ShardBatch](), dict[str, dict[str, int]]()
+    for batch, facts, outcomes in _outcomes(job, batches, left_out):
         again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
-        changed += [n for n, flag, _, (a, b) in _shards(batch) if flag or again[a:b].any()]
+        heard = pc.invert(shard_batches.unheard(outcomes))
+        cut_only = pc.equal(outcomes["stage"], "filter")
+        cut_only = pc.or_(cut_only, shard_batches.unchosen(outcomes))
+        converted = pc.if_else(cut_only, 0, facts["converted"]).to_numpy()
+        texts = heard.to_numpy(zero_copy_only=False)
+        for shard, flag, count, (a, b) in _shards(batch):
+            if not flag and not again[a:b].any():
+                sums = int(converted[a:b].sum()), int(texts[a:b].sum())
+                items[shard] = dict(zip(PER_SHARD, (count, *sums), strict=True))
+        if scratch is None:
+            continue
+        outcomes = shard_batches.stopped(outcomes) if strict else outcomes
         path = scratch / DECIDED / f"{batch.home.name}.arrow"
         storage.store_of(path.parent).write(path, arrow_bytes(outcomes))
         waiting = pc.sum(pc.is_in(outcomes["outcome"], shard_batches.WAITING)).as_py() or 0
         decided.append(replace(batch, decided=path, count=waiting))
-    return decided, changed
+    return decided, items
 
 
 class FactView(ShardView):

@@ -1,9 +1,10 @@
 """Forecasts a run from a sample: hours kept, work, wall time and disk, each with an interval.
 
-A sample does not show the hours that duplicates, corpus-wide outliers or splits take; kept hours
-include them. Disk is the space that a run adds to OUT (resampled audio, manifests, a dataset
-version), without temporary files elsewhere. Wall time follows the sample's speed on the same number
-of workers, including their start and the loading of models; `LEFT_OUT` lists what it excludes.
+A sample does not show the hours that duplicates, corpus-wide outliers, splits or limits on a
+speaker's hours take; kept hours include them. Disk is the space that a run adds to OUT (resampled
+audio, manifests, a dataset version), without temporary files elsewhere. Wall time follows the
+sample's speed on the same number of workers, including their start and the loading of models;
+`LEFT_OUT` lists what it excludes.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> f
 
 
 LEFT_OUT = (
-    "hours that copies, outliers of the whole corpus and splits take",
+    "hours that copies, outliers of the whole corpus, splits and limits on a speaker's hours take",
     "time for listing, for other programs on the machine, for workers idle at the end, for crashes",
     "disk of temporary files and of reports",
 )

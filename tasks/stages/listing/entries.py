@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -237,25 +237,15 @@ def _unsigned(key: str | None) -> str | None:
 # has millions of rows.
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    name: str
-    settings: SourceSettings
-    speakers: Plugin
+class _Kept(NamedTuple):
+    of: tuple[str, SourceSettings, Plugin]  # the name and settings of a dataset; the diarizer
     path: Path
     skipped: SkippedEntries
     recordings: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Listings:
-    """The sources listed since the command began, and the folder of their files."""
-
-    home: Path
-    kept: list[_Kept] = field(default_factory=list)
-
-
-_current: ContextVar[_Listings | None] = ContextVar("listings", default=None)
+#: The folder of listings, and those that were made since the command began.
+_current: ContextVar[tuple[Path, list[_Kept]] | None] = ContextVar("listings", default=None)
 
 
 @contextmanager
@@ -265,7 +255,7 @@ def listed_once() -> Iterator[None]:
         yield
         return
     with temporary.scratch() as home, owners.naming(home.parent):
-        token = _current.set(_Listings(home))
+        token = _current.set((home, []))
         try:
             yield
         finally:
@@ -274,26 +264,25 @@ def listed_once() -> Iterator[None]:
 
 def forget_listings() -> None:
     """List sources anew from now on: their listings were used, or are no longer fresh."""
-    if (current := _current.get()) is not None:
-        for kept in current.kept:
-            kept.path.unlink(missing_ok=True)
-        current.kept.clear()
+    _, listings = _current.get() or (None, [])
+    while listings:
+        listings.pop().path.unlink(missing_ok=True)
 
 
-def _kept(listings: _Listings, job: Job, dataset: Dataset) -> _Kept:
+def _kept(home: Path, listings: list[_Kept], job: Job, dataset: Dataset) -> _Kept:
     """The listing of a source, made unless that is done already."""
     wanted = (dataset.name, dataset.settings, job.speakers)
-    for kept in listings.kept:
-        if (kept.name, kept.settings, kept.speakers) == wanted:
+    for kept in listings:
+        if kept.of == wanted:
             return kept
-    path = listings.home / f"{len(listings.kept):03d}.parquet"
+    path = home / f"{len(listings):03d}.parquet"
     skipped, count = SkippedEntries(), 0
     with pq.ParquetWriter(path, RECORDINGS, compression="lz4") as writer:
         for batch in listed_now(job, dataset, skipped):
             writer.write_table(batch.rows)
             count += len(batch.rows)
-    listings.kept.append(_Kept(*wanted, path, skipped, count))
-    return listings.kept[-1]
+    listings.append(_Kept(wanted, path, skipped, count))
+    return listings[-1]
 
 
 def listed_now(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[Batch]:
@@ -306,7 +295,7 @@ def listed_now(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[
 
 def holds_recordings(job: Job, dataset: Dataset) -> bool:
     if (current := _current.get()) is not None:
-        return _kept(current, job, dataset).recordings > 0
+        return _kept(*current, job, dataset).recordings > 0
     recordings = dataset.source.recordings(dataset.settings)
     return any(isinstance(entry, Recording) for entry in recordings)
 
@@ -317,7 +306,7 @@ def batches_of(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[
     if (current := _current.get()) is None:
         yield from listed_now(job, dataset, skipped)
         return
-    kept_listing = _kept(current, job, dataset)
+    kept_listing = _kept(*current, job, dataset)
     skipped.extend(kept_listing.skipped)
     with tables.arrow(kept_listing.path) as file:
         for group in pq.ParquetFile(file).iter_batches(ROWS):

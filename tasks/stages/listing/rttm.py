@@ -32,12 +32,11 @@ Said = tuple[list[StatedTurnRow] | None, str | None]  # turns as in RECORDINGS; 
 
 @dataclass(slots=True)
 class Turns:
-    """The turns in an RTTM file, by its own names of recordings. `fault`: the first malformed line
-    that names no recording."""
+    """The turns in an RTTM file by its own names of recordings, and the first malformed line of
+    each; None: of those that name no recording."""
 
     turns: dict[str, list[Turn]] = field(default_factory=dict)
-    faults: dict[str, str] = field(default_factory=dict)
-    fault: str | None = None
+    faults: dict[str | None, str] = field(default_factory=dict)
 
 
 class SideFiles:
@@ -69,7 +68,7 @@ class SideFiles:
         stem = os.path.splitext(recording.path)[0]
         for name in (stem, os.path.basename(stem)):
             if name in self._whole.turns or name in self._whole.faults:
-                wrong = self._whole.fault or self._whole.faults.get(name)
+                wrong = self._whole.faults.get(None) or self._whole.faults.get(name)
                 turns = self._whole.turns.get(name, [])
                 return _as_segments(turns, locator.channels), wrong
         return None, None
@@ -86,7 +85,7 @@ def _own(path: str, opener: regular.Opener, channels: Channels | None) -> Said:
         file_turns = read(path, opener)
     except OSError as error:
         return None, f"{display_text(os.path.basename(path))} cannot be read: {error.strerror}"
-    wrong = file_turns.fault or next(iter(file_turns.faults.values()), None)
+    wrong = file_turns.faults.get(None) or next(iter(file_turns.faults.values()), None)
     every = [turn for turns in file_turns.turns.values() for turn in turns]
     return _as_segments(every, channels), wrong
 
@@ -120,11 +119,7 @@ def read(path: str, opener: regular.Opener = regular.read) -> Turns:
         try:
             turn = _turn(fields)
         except ValueError as error:
-            wrong = f"{name}, line {number}: {error}"
-            if recording is None:
-                file_turns.fault = file_turns.fault or wrong
-            else:
-                file_turns.faults.setdefault(recording, wrong)
+            file_turns.faults.setdefault(recording, f"{name}, line {number}: {error}")
             continue
         file_turns.turns.setdefault(fields[1], []).append(turn)
     return file_turns

@@ -254,7 +254,7 @@ def test_lines(tmp_path: Path) -> None:
     assert found.turns == {
         "a": [(0.5, 1.75, "ann", "1"), (3, 3, "cy", "1")], "b": [(0, 2, "bob", "1")]
     }  # fmt: skip
-    assert (found.faults, found.fault) == ({}, None)
+    assert found.faults == {}
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_line_that_names_nobody_and_bytes_that_are_no_text(tmp_path: Path) -> 
     path = tmp_path / "x.rttm"
     path.write_bytes(b"SPEAKER\n" + line("a", 0, 1, "x").encode().replace(b"x <", b"\xff <"))
     found = rttm.read(str(path))
-    assert found.fault == "x.rttm, line 1: a SPEAKER line has at least 8 fields"
+    assert found.faults[None] == "x.rttm, line 1: a SPEAKER line has at least 8 fields"
     assert "no speaker" in found.faults["a"]
 
 

@@ -6,7 +6,7 @@ a text that the recogniser is sure of is kept. A language stated by the source i
 if the recogniser is nearly certain of another one and unsure of its text in the stated one. Nothing
 is rejected if a reference confirms the text. If a source states no language, its languages are
 inferred from all its clips (`SourceLanguages`), and a clip whose language is unlikely among them is
-dropped when a version is packaged, however sure its text is. Published clips stay.
+dropped when a version is packaged; a sure text speaks for it. Published clips stay.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def reject(
 #     odds = p / (1 - p) * (seconds in its language + PRIOR_S) / (seconds in the other + PRIOR_S)
 #
 # without the clip itself. Where others speak against it, its own odds count in proportion to its
-# length, and its text counts, too: a sure one offsets some of the doubt, an unsure one adds to it.
+# length, and its text counts, too: a sure one offsets the doubt, an unsure one adds to it.
 #
 # The other may be none: an unknown language is detected as another one each time, and noise as any,
 # with little certainty. So uncertain seconds are one more component, if both the source's other
@@ -136,8 +136,11 @@ CATCH_ALL = ("la",)
 CERTAIN = 0.5, 0.8
 SURE_SOURCE = 0.5, 0.8
 #: Mean log-probability of a text that is neutral to its language; the weight of each nat above or
-#: below that, in nats, and the most that a text counts.
-PLAIN_LOGPROB, WEIGHT, MOST_OF_TEXT = -0.6, 5.0, 2.0
+#: below that, in nats. A text that is longer than TELLING_S offsets all doubt of others if it is
+#: sure, as right ones are: in English that is heard as another language, texts are unsure or of one
+#: short word.
+PLAIN_LOGPROB, WEIGHT = -0.6, 10.0
+MOST_AGAINST, MOST_FOR = 2.0, 4.0  # nats of a text
 WORDLESS = 0.1  # weight of clips without recognised words
 AT_ONCE = 1 << 20  # clips
 UNITS = 1000  # of a weight, in a second: sums of integers do not depend on their order
@@ -166,11 +169,11 @@ class SourceLanguages:
         for rows, certain in self._heard():
             clips = self.clips[rows]
             ratio, against[rows] = beside_others(clips["pair"], certain, clips["length"])
-            text = WEIGHT * (clips["logprob"].astype(np.float64) - PLAIN_LOGPROB)
-            with_text = ratio * np.exp(np.clip(text, -MOST_OF_TEXT, MOST_OF_TEXT))
-            ratio = np.where(ratio < 1, np.minimum(with_text, 1), ratio)
-            p = np.minimum(clips["probability"].astype(np.float64), 1 - 1e-6)
             telling = np.minimum(clips["length"] / (TELLING_S * UNITS), 1)
+            text = WEIGHT * (clips["logprob"].astype(np.float64) - PLAIN_LOGPROB)
+            text = np.clip(np.where(text > 0, text * telling, text), -MOST_AGAINST, MOST_FOR)
+            ratio = np.where(ratio < 1, np.minimum(ratio * np.exp(text), 1), ratio)
+            p = np.minimum(clips["probability"].astype(np.float64), 1 - 1e-6)
             odds = (p / (1 - p)) ** np.where(ratio < 1, telling, 1) * ratio
             probability[rows] = odds / (1 + odds)
         return probability, against

@@ -56,6 +56,27 @@ def test_a_text_counts_where_the_source_speaks_against_the_language() -> None:
     assert judged(("he", 0.26, 4.0), logprobs=[-0.05]) == [pytest.approx(0.26)], "not by itself"
 
 
+#: Whisper base on Spanish prompts and on English ones that it took for another language: language,
+#: its probability, s; and the mean log-probability of the text.
+SPANISH: list[tuple[Clip, float]] = [
+    (("es", 0.54, 4.7), -0.07), (("es", 0.61, 4.0), -0.22), (("es", 0.78, 5.1), -0.16),
+    (("es", 0.84, 4.6), -0.19), (("es", 0.9, 2.7), -0.35),
+]  # fmt: skip
+TAKEN_FOR_ANOTHER: list[tuple[Clip, float]] = [
+    (("zh", 0.42, 0.3), -0.28), (("ru", 0.84, 0.6), -0.95), (("de", 0.39, 0.9), -0.91),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("right", "clips"), [(True, SPANISH), (False, TAKEN_FOR_ANOTHER)])
+def test_one_clean_sentence_stays_among_hundreds_in_another_language(
+    right: bool, clips: list[tuple[Clip, float]]
+) -> None:
+    english: list[Clip] = [("en", 0.97, 5.0)] * 300
+    for clip, logprob in clips:
+        found = judged(*english, clip, logprobs=[-0.3] * 300 + [logprob])
+        assert (found[-1] > 0.5) is right, (clip, found[-1])
+
+
 def test_half_a_second_is_not_certain_of_a_language_that_others_speak_against() -> None:
     catalan: list[Clip] = [("ca", 0.8, 3.0)] * 2
     assert judged(*catalan, ("en", 0.95, 3.0))[-1] > 0.5

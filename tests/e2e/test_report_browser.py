@@ -245,23 +245,6 @@ def test_agreement_is_drawn(page: Any) -> None:
     assert page.get_by_role("region", name="What limits").locator("tbody tr").count() == 7
 
 
-@pytest.mark.nightly
-def test_workers_are_drawn(page: Any) -> None:
-    """Bars of busy workers and a line for each, named for those who do not see them."""
-    assert page.locator("#use-busy rect").count() > 10
-    lanes = page.locator("#use-lanes")
-    assert lanes.locator("rect[class^='s-']").count() >= 2
-    assert lanes.locator("text").all_text_contents() == ["cpu-1", "cpu-0"]
-    assert "cpu-1 at work" in lanes.get_attribute("aria-label")
-    assert "filter" in page.locator("#use-busy").get_attribute("aria-label")
-    page.locator("#use summary").click()
-    table = page.get_by_role("region", name="Work by stage")
-    assert table.locator("tbody tr").count() == 3
-    assert page.get_by_role("region", name="Slowest shards").locator("tbody tr").count() == 12
-    box = page.locator("#use-busy").bounding_box()
-    assert box["height"] > 100
-
-
 #: Each scheme in one of the widths, and each night in the other one too.
 SHAPES = [
     ("light", 1400),

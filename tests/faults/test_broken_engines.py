@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,6 @@ import pytest
 
 from tests.faults.command import Site
 from tests.helpers import corpus, tiers
-from uttermill.flows.cli import doctor
-from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.plugins import DIARIZERS
@@ -55,17 +51,6 @@ def test_a_run_names_the_library(bare: Site) -> None:
     assert broken.error.startswith(NAMED)
     assert "quarantined" not in broken.stderr
     assert not (bare.home / "out/datasets").exists()
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_doctor_names_the_library(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(doctor, "ENGINES", {LIBRARY: "run"})
-    assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=1), doctor.Places()) == 1
-    (finding,) = json.loads(capsys.readouterr().out)["findings"]
-    assert finding["detail"].startswith(NAMED)
 
 
 def recogniser(name: str, how: str, seconds: float = 0) -> dict[str, Any]:

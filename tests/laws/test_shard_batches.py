@@ -142,17 +142,6 @@ def test_a_query_for_many_batches_answers_as_one_for_each(
     assert left == {name: items[name] for name in items if name not in stored[0].shards}
 
 
-@pytest.mark.nightly
-def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
-    shards = sorted(manifest.shards(job.out))
-    sound = pa.concat_tables(foreseen.Unpublished(job, shards).ledger())
-    path = next(shard_batches.home(job.out).rglob("limits.arrow"))
-    corpus.flip(path, path.stat().st_size // 2)
-    flipped = path.read_bytes()
-    assert pa.concat_tables(foreseen.Unpublished(job, shards).ledger()).equals(sound)
-    assert path.read_bytes() == flipped
-
-
 @pytest.mark.full
 def test_only_shards_that_changed_are_judged_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import corpus, tiers
-from uttermill.tasks import pipeline, plugins
+from uttermill.tasks import pipeline
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import source_code
 from uttermill.tasks.publish import package
@@ -24,7 +24,7 @@ from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import manifest, recipe
+from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.shard_store.stored_shard import StoredShard
 from uttermill.tasks.stages import contract, stage
@@ -191,18 +191,6 @@ def test_after_an_upgrade_plan_and_prune_open_nothing(
     monkeypatch.setattr(datacard, "libraries", lambda: {"uttermill": "9.9"})
     assert foreseen(asked(home)) == before
     assert names == set()
-
-
-@pytest.mark.nightly
-def test_after_an_upgrade_with_other_recipes_they_open_all(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = opened(monkeypatch)
-    monkeypatch.setattr(plugins.ASR.load("fake"), "VERSION", 99)
-    recipe.of_plugin.cache_clear()
-    foreseen(asked(home))
-    assert names == set(manifest.shards(home / "out"))
-    recipe.of_plugin.cache_clear()
 
 
 @pytest.mark.nightly

@@ -18,7 +18,6 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from tests.helpers import corpus
 from tests.plugins import voiced
 from uttermill.tasks.base.schema import SPEAKERS
-from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish.choosing import components, selection
 from uttermill.tasks.publish.choosing.components import speakers_in
 from uttermill.tasks.publish.corpus import identities
@@ -365,40 +364,3 @@ def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     assert {row["speaker"] for row in rows(named.path)} == {f"pk{n}" for n in PEOPLE}
     assert pq.read_table(named.path / "speakers.parquet")["recording"].to_pylist() == known
     assert verify.verify(named.path) == []
-
-
-@pytest.mark.nightly
-def test_splits_and_hours_go_by_speakers_over_all_recordings(tmp_path: Path) -> None:
-    for number in range(12):
-        recording(tmp_path / "in", number, (number % 5, number % 5))
-    published, _ = corpus.run(job(tmp_path, package={"splits": {"dev": 0.3}}))
-    sides: dict[str, set[str]] = {}
-    for row in rows(published.path):
-        sides.setdefault(row["speaker"], set()).add(row["split"])
-    assert len(sides) == 5
-    assert all(len(found) == 1 for found in sides.values())
-    assert {"dev", "train"} == set().union(*sides.values())
-    most = 2.5 / 3600
-    capped = job(tmp_path, package={"max_hours_per_speaker": most})
-    now, then = what_if.kept(job(tmp_path), capped)
-    assert now["items"] == 12
-    found, _ = corpus.run(capped)
-    assert len(rows(found.path)) == then["items"] < 12
-    hours: dict[str, float] = {}
-    for row in rows(found.path):
-        hours[row["speaker"]] = hours.get(row["speaker"], 0) + row["end"] - row["start"]
-    assert max(hours.values()) <= 2.5
-    assert len(hours) == 5
-    dropped = corpus.ledger(found.path)
-    dropped = [row for row in dropped if row["reason"] == "speaker_hours"]
-    assert len(dropped) == 12 - then["items"]
-    assert {row["stage"] for row in dropped} == {"package"}
-    assert all(row["value"] > row["threshold"] == most for row in dropped)
-    assert "max_hours_per_speaker" in json.dumps(
-        json.loads((found.path / "dataset.json").read_text())["settings"]
-    )
-    # Growth takes nothing away.
-    for number in range(12, 18):
-        recording(tmp_path / "in", number, (number % 5, number % 5))
-    grown, _ = corpus.run(capped)
-    assert {row["id"] for row in rows(found.path)} <= {row["id"] for row in rows(grown.path)}

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import KILLS, kills
@@ -288,48 +285,3 @@ def test_scratch_of_a_living_run_stays(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 # Controls: each check sees its fault
-
-
-def test_control_a_stray_process_is_seen(site: Site) -> None:
-    assert strays(site) == []
-    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
-    for planted in (
-        {"env": {**os.environ, "TMPDIR": str(site.temp)}, "start_new_session": True},
-        {"cwd": str(site.source)},
-    ):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, **planted) as process:
-            assert process.stdout is not None
-            try:
-                process.stdout.readline()  # until then the kernel may not show its environment yet
-                (stray,) = strays(site)
-                assert stray.startswith(f"{process.pid}:")
-            finally:
-                process.kill()
-    assert strays(site) == []
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "manifests/filter/s/.x.tmp", "audio/s/.y.tmp", "runs/r/.z.tmp", "datasets/.staging/a",
-        "manifests/.listing/b", "../tmp/uttermill-run-x/lock", "datasets/v0001.building",
-    ],
-)  # fmt: skip
-def test_control_a_leftover_is_seen(tmp_path: Path, planted: str) -> None:
-    site = Site(tmp_path, "")
-    out = tmp_path / "out"
-    (out / "datasets/v0001").mkdir(parents=True)
-    (out / ".lock").touch()
-    assert leftovers(site, out) == []
-    (out / planted).parent.mkdir(parents=True, exist_ok=True)
-    (out / planted).touch()
-    assert leftovers(site, out) != []
-
-
-def test_control_a_lost_second_is_seen(site: Site, reference: Path, tmp_path: Path) -> None:
-    path = reference / "datasets/latest/ledger.parquet"
-    assert unbalanced(site, reference) == []
-    table = pq.read_table(path)
-    (tmp_path / "datasets/latest").mkdir(parents=True)
-    pq.write_table(table.slice(0, table.num_rows - 1), tmp_path / "datasets/latest/ledger.parquet")
-    assert len(unbalanced(site, tmp_path)) == 1

@@ -90,20 +90,6 @@ def test_the_folder_is_poisonous(stranger: Stranger, words: tuple[str, ...]) -> 
     assert stranger.marks()
 
 
-def test_processes_of_multiprocessing_would_import_it(stranger: Stranger) -> None:
-    """The other control: a spawned process and the resource tracker, of a command without care."""
-    code = (
-        "import multiprocessing as m, sys\n"
-        "if __name__ == '__main__':\n"
-        "    process = m.get_context('spawn').Process(target=print)\n"
-        "    process.start(); process.join()\n"
-    )
-    (stranger.home / "bin/careless").write_text(code)
-    stranger.python(str(stranger.home / "bin/careless"))
-    assert "resource_tracker" in stranger.marks()
-    assert "spawn_main" in stranger.marks()
-
-
 def test_the_explorers_sandbox(
     stranger: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

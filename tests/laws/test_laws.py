@@ -738,24 +738,43 @@ def poisoned(how: str) -> dict[str, Any]:
     return corpus.filters({**POISON, "how": how, "seconds": corpus.seconds_of(5)})
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
-    ("how", "code"), [("item_error", "decode_error"), ("memory_error", "out_of_memory")]
+    ("where", "how", "code"),
+    [
+        tiers.full("filter", "item_error", "decode_error"),
+        tiers.full("filter", "memory_error", "out_of_memory"),
+        ("resample", "memory_error", "out_of_memory"),
+        ("transcribe", "item_error", "asr_error"),
+    ],
 )
-def test_bad_item_in_filter(base: Path, tmp_path: Path, how: str, code: str) -> None:
-    job = corpus.job(base, out=tmp_path / "out", filter=poisoned(how))
+def test_a_bad_item_costs_itself(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, how: str, code: str
+) -> None:
+    from uttermill.tasks.stages import pcm
+
+    convert = pcm.of_clip
+
+    def greedy(clip: Any, chosen: Any) -> Any:
+        if where == "resample" and clip.num_samples == round(1.4 * corpus.RATES[0]):
+            raise MemoryError("so much")
+        return convert(clip, chosen)
+
+    monkeypatch.setattr(pcm, "of_clip", greedy)
+    hearing = {"use": "tests.plugins.poison_asr", "how": how, "seconds": 1.4}
+    changes: dict[str, Any] = {
+        "filter": {"filter": poisoned(how)}, "transcribe": {"transcribe": {"backend": hearing}},
+    }.get(where, {})  # fmt: skip
+    job = corpus.job(base, out=tmp_path / "out", **changes)
     published, counts = corpus.run(job)
-    assert counts == {**FIRST, "resample": (9, 0), "transcribe": (9, 0), "package": (9, 0)}
+    later = STAGES[STAGES.index(where) + 1 :]
+    assert counts == {**FIRST, **dict.fromkeys(later, (9, 0))}
     bad = [r for r in table(published) if r["outcome"] == "failed"]
-    assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [
-        ("c/r05.wav", "filter", code)
-    ]
-    nothing = dict.fromkeys(("resample", "transcribe", "package"), (0, 9))
-    expect(corpus.run(job)[1], **nothing)
-    # Without the filter that failed, the recording is tried again: it is sound.
-    healed, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
-    expect(counts, filter=(1, 9), resample=(1, 9), transcribe=(1, 9), package=(1, 9))
-    assert clips(healed.path) == clips(base / "out/datasets/v0001")
+    assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [("c/r05.wav", where, code)]
+    expect(corpus.run(job)[1], **dict.fromkeys(later, (0, 9)))
+    if where == "filter":  # without the filter that failed, the recording is tried again
+        healed, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
+        expect(counts, filter=(1, 9), resample=(1, 9), transcribe=(1, 9), package=(1, 9))
+        assert clips(healed.path) == clips(base / "out/datasets/v0001")
 
 
 @pytest.mark.full
@@ -773,39 +792,6 @@ def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
     assert {(r["stage"], r["reason"]) for r in bad} == {("resample", "unsupported")}
     assert len(bad) == 8
     expect(corpus.run(job)[1], transcribe=(0, 2), package=(0, 2), resample=(0, 10))
-
-
-def test_memory_error_in_resample(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from uttermill.tasks.stages import pcm
-
-    convert = pcm.of_clip
-
-    def greedy(clip: Any, chosen: Any) -> Any:
-        if clip.num_samples == round(1.4 * corpus.RATES[0]):
-            raise MemoryError("so much")
-        return convert(clip, chosen)
-
-    monkeypatch.setattr(pcm, "of_clip", greedy)
-    published, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
-    assert counts == {**FIRST, "transcribe": (9, 0), "package": (9, 0)}
-    bad = [r for r in table(published) if r["outcome"] == "failed"]
-    assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [
-        ("c/r05.wav", "resample", "out_of_memory")
-    ]
-
-
-def test_bad_item_in_transcribe(base: Path, tmp_path: Path) -> None:
-    backend = {"use": "tests.plugins.poison_asr", "how": "item_error", "seconds": 1.4}
-    job = corpus.job(base, out=tmp_path / "out", transcribe={"backend": backend})
-    published, counts = corpus.run(job)
-    assert counts == {**FIRST, "package": (9, 0)}
-    bad = [r for r in table(published) if r["outcome"] == "failed"]
-    assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [
-        ("c/r05.wav", "transcribe", "asr_error")
-    ]
-    expect(corpus.run(job)[1], package=(0, 9))
 
 
 @pytest.mark.parametrize("where", ["filter", "transcribe"])

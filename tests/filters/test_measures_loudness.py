@@ -15,10 +15,8 @@ from tests.helpers import rooms, timed_speech
 from tests.helpers.no_speech import NO_SPEECH
 from tests.helpers.tiers import nightly
 from tests.helpers.timed_speech import Floats, Line
-from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.filters import loudness, reverberation
-from uttermill.tasks.plugins.rules import judge
 
 Wide = NDArray[np.float64]
 
@@ -131,7 +129,6 @@ def test_silence_reads_the_gate_and_slow_rates_nothing() -> None:
 # C50 and RT60 of made speech in made rooms, and of what is no speech.
 
 
-FILTER = plugins.FILTERS.load("reverberation")
 RATE = 16_000
 TEXTS = {
     "en-us": "Yesterday we went to the market. My grandmother bought apples, and I carried bread.",
@@ -194,12 +191,3 @@ def test_rate_level_and_length_change_little() -> None:
 @pytest.mark.parametrize("samples", NO_SPEECH.values(), ids=NO_SPEECH)
 def test_what_is_no_speech_has_no_room(samples: Floats) -> None:
     assert measured(samples.astype(np.float32)) == (None, None)
-
-
-def test_a_limit_drops_a_hall() -> None:
-    limits = FILTER.verdict(reverberation.Settings(min_c50=10))
-    hall = heard("en-us", rooms.shoebox(1.2, np.random.default_rng(2)))
-    for samples, reason in ((dry("en-us"), None), (hall, "reverberant")):
-        c50, rt60 = measured(samples)
-        rejection = judge({"reverberation_c50": c50, "reverberation_rt60": rt60}, limits)
-        assert (rejection.reason if rejection else None) == reason

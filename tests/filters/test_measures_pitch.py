@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.filters import pitch
-from uttermill.tasks.plugins.rules import judge
 
 pytest.importorskip("swift_f0", reason="the weights of the filter pitch are not installed")
-FILTER = plugins.FILTERS.load("pitch")
 RATE = 16_000
 
 Samples = NDArray[np.float64]
@@ -64,11 +61,3 @@ def test_noise_has_no_voice() -> None:
     measures = measured(noise)
     assert measures["pitch_voiced"] == pytest.approx(0, abs=0.02)
     assert measures["pitch_median"] is None
-
-
-def test_a_limit_on_the_median_drops_low_voices() -> None:
-    settings = pitch.Settings(min_median=160)
-    rejection = judge(measured(steady(110, 1)), FILTER.verdict(settings))
-    assert rejection is not None
-    assert rejection.reason == "low_voice"
-    assert judge(measured(steady(210, 1)), FILTER.verdict(settings)) is None

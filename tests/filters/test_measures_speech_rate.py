@@ -12,12 +12,9 @@ from tests.helpers import timed_speech
 from tests.helpers.no_speech import NO_SPEECH
 from tests.helpers.tiers import nightly
 from tests.helpers.timed_speech import Floats, Line, Spoken
-from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.filters import speech_rate
-from uttermill.tasks.plugins.rules import judge
 
-FILTER = plugins.FILTERS.load("speech_rate")
 RATE = 16_000
 TEXTS = {
     "en-us": "Yesterday we went to the market, and my grandmother bought apples and bread.",
@@ -77,11 +74,3 @@ def test_what_is_no_speech_has_no_rate(samples: Floats) -> None:
 def test_a_long_clip_has_the_rate_of_its_parts() -> None:
     once = np.concatenate([wide(said("en-us", 180)), np.zeros(RATE, np.float32)])
     assert rate(np.tile(once, 30)) == pytest.approx(rate(once), rel=0.1)
-
-
-def test_a_limit_drops_fast_speech() -> None:
-    limits = FILTER.verdict(speech_rate.Settings(max=6))
-    for speed, reason in ((110, None), (290, "fast_speech")):
-        measures = {"speech_rate": rate(wide(said("es", speed)))}
-        rejection = judge(measures, limits)
-        assert (rejection.reason if rejection else None) == reason

@@ -20,14 +20,12 @@ from tests.helpers.verdict_sounds import melody, mixed
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
 from uttermill.flows.settings import PrepareSettings
-from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.filters import _derived, _sounds, music, sounds, voice
 from uttermill.tasks.insight.estimating import planning, what_if
 from uttermill.tasks.models import firered_graph, model_files, registry
 from uttermill.tasks.plugins import annotation_kinds
-from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.publish.corpus import held_out
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import clip_choice, whole_job
@@ -129,22 +127,6 @@ def test_evidence_weighs_music_against_other_sounds(
     assert given[0] * np.sqrt(np.mean(samples**2)) == pytest.approx(0.1, rel=1e-3)
     music.evidence(Clip.from_samples(np.zeros(RATE, np.float32), RATE), str(tmp_path))
     assert given[1] == 1.0
-
-
-def test_limits_are_its_own() -> None:
-    loaded = plugins.FILTERS.load("music")
-    given = {"music_share": 0.4, "music_level": -8.0, "music_evidence": 0.06}
-    for limit, reason in (
-        ({"max_share": 0.1}, "music_heard"),
-        ({"min_share": 0.5}, "little_music_heard"),
-        ({"max_level": -15.0}, "loud_music"),
-        ({"min_level": -5.0}, "faint_music"),
-        ({"max_evidence": 0.05}, "music_likely"),
-        ({"min_evidence": 0.1}, "no_music_likely"),
-    ):
-        rejection = judge(given, loaded.verdict(music.Settings.model_validate(limit)))
-        assert rejection is not None
-        assert rejection.reason == reason
 
 
 # The fetched model of sounds: windows, loudness, what it cannot hear, and real recordings.

@@ -12,11 +12,9 @@ import scipy.fft
 from tests.helpers import corpus, tiny_onnx
 from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
-from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.filters import _derived, _sounds, sounds
-from uttermill.tasks.plugins.rules import judge
 
 RATE = 16_000
 #: Inputs of graphs as they are published: samples, and YAMNet's patches in three layouts.
@@ -224,22 +222,6 @@ def test_the_recipe_is_the_model_wherever_it_lies(tmp_path: Path) -> None:
     tiny_onnx.sounds(tmp_path / "b", ["n"], logits=True)
     assert of(tmp_path / "b") != one
     assert of(tmp_path) is None
-
-
-def test_limits_are_its_own(tmp_path: Path) -> None:
-    tiny_onnx.sounds(tmp_path, ["n"])
-    given = measured(tmp_path, noise(2, 0.9))
-    judged = {**given, "sounds_laughter": 0.0, "sounds_music": 1.0}
-    for limit, reason in (
-        ({"max_music_mean": 0.02}, "much_music"),
-        ({"max_music_score": 0.5}, "music"),
-        ({"max_share": {"music": 0.5}}, "high_sounds_music"),
-        ({"min_share": {"laughter": 0.5}}, "low_sounds_laughter"),
-    ):
-        rules = plugins.FILTERS.load("sounds").verdict(sounds.Settings.model_validate(limit))
-        rejection = judge(judged, rules)
-        assert rejection is not None
-        assert rejection.reason == reason
 
 
 def test_a_version_has_shares_and_events(tmp_path: Path) -> None:

@@ -34,17 +34,9 @@ STATED = ("text", "speaker", "language", "rttm", "rttm_error", "labels")
 SPANS = ("segments", "length", "film_time", "captions")  # columns that a copy shares
 
 
-class Former(NamedTuple):
-    content: str | None
-    present: bool
-    copy_of: str | None
-
-
-def former(rows: Iterable[RecordingRow]) -> dict[str, Former]:
-    return {
-        row["recording"]: Former(row.get("content"), row["present"], row.get("copy_of"))
-        for row in rows
-    }
+def former(rows: Iterable[RecordingRow]) -> dict[str, RecordingRow]:
+    """Copies of rows by name: committing changes the rows themselves."""
+    return {row["recording"]: row.copy() for row in rows}
 
 
 class NewCopy(NamedTuple):
@@ -53,12 +45,12 @@ class NewCopy(NamedTuple):
     recording: str
 
 
-def new(rows: Sequence[RecordingRow], before: Mapping[str, Former]) -> Iterator[NewCopy]:
+def new(rows: Sequence[RecordingRow], before: Mapping[str, RecordingRow]) -> Iterator[NewCopy]:
     """The marked rows that were not copies before."""
     paths = {row["recording"]: row["source_path"] for row in rows}
     for row in rows:
         then = before.get(row["recording"])
-        if (of := row.get("copy_of")) and not (then and then.copy_of):
+        if (of := row.get("copy_of")) and not (then and then.get("copy_of")):
             yield NewCopy(row["source_path"], paths[of], row["recording"])
 
 
@@ -75,7 +67,7 @@ def in_words(new_copies: Sequence[NewCopy]) -> Iterator[str]:
         )
 
 
-def mark(rows: Iterable[RecordingRow], before: Mapping[str, Former]) -> None:
+def mark(rows: Iterable[RecordingRow], before: Mapping[str, RecordingRow]) -> None:
     """Set `copy_of` in the rows of one shard. `before`: the shard's previous rows."""
     groups: dict[str, list[RecordingRow]] = {}
     for row in rows:
@@ -90,16 +82,16 @@ def mark(rows: Iterable[RecordingRow], before: Mapping[str, Former]) -> None:
             group[0]["copy_of"] = None
 
 
-def _mark_group(group: list[RecordingRow], before: Mapping[str, Former]) -> None:
+def _mark_group(group: list[RecordingRow], before: Mapping[str, RecordingRow]) -> None:
     stays: list[RecordingRow] = []
     back: list[RecordingRow] = []
     fresh: list[RecordingRow] = []
     for row in group:
         then = before.get(row["recording"])
-        if then is None or then.content != row["content"] or then.copy_of:
+        if then is None or then.get("content") != row["content"] or then.get("copy_of"):
             fresh.append(row)
         else:
-            (stays if then.present else back).append(row)
+            (stays if then["present"] else back).append(row)
         row["copy_of"] = None
     # A recording that has come back is a copy only of one that replaced it meanwhile.
     originals = [*stays]

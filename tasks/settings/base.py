@@ -129,6 +129,7 @@ def _marks(model: type[BaseModel], field: str) -> JsonDict:
     return extra if isinstance(extra, dict) else {}
 
 
+@cache
 def changes_rows(model: type[BaseModel], field: str) -> bool:
     """Whether the field may change what is stored or published of a clip: a recipe, or ROW."""
     marked = _marks(model, field).get("changes") == ROW["changes"]

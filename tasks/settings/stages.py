@@ -4,6 +4,7 @@ named `{use: <file name>, ...its own settings}`; `tasks.plugins` checks those.""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator
@@ -190,6 +191,8 @@ class FilterSettings(StageSettings):
     @property
     def all_filters(self) -> tuple[Plugin, ...]:
         """The filters of the list, and `decode_faults`, which always runs."""
+        if self.damaged == "drop" and DAMAGE in map(attrgetter("use"), self.filters):
+            return self.filters  # as mostly
         listed = next((p for p in self.filters if p.use == DAMAGE), Plugin(use=DAMAGE))
         limits = {"max": None} if self.damaged == "keep" else {}
         damage = Plugin.model_validate({"use": DAMAGE, **limits, **listed.options})

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 from pydantic import model_validator
@@ -83,6 +83,13 @@ class Profile:
     numbered: bool = False  # speakers are numbers, which `speakers.json` names
     phonemes: bool = False  # its reader takes IPA for the text, if the version has it
     readme: bool = False  # `datasets` learns the splits from a README.md, and reads with pandas
+
+    @property
+    def unfit(self) -> re.Pattern[str]:
+        """What a text must not hold, with the blanks around it."""
+        separators = "" if self.quoted else re.escape(self.separator)
+        separators += "" if self.tabs else "\t"
+        return re.compile(rf" *[{_BREAKS}{separators}]+ *")
 
 
 _LONGEST_TEXT = Bound("max_text_len", "max", "characters", 190)  # of VITS
@@ -206,34 +213,6 @@ _MISSING = frozenset(
 )
 
 
-class Writer:
-    """Lines of one list; `more`: names of columns after those of the profile."""
-
-    def __init__(
-        self, profile: Profile, columns: Mapping[str, Field], file: TextIO, more: Sequence[str]
-    ) -> None:
-        self._profile, self._columns, self._file = profile, columns, file
-        separators = "" if profile.quoted else re.escape(profile.separator)
-        separators += "" if profile.tabs else "\t"
-        self._unfit = re.compile(rf" *[{_BREAKS}{separators}]+ *")
-        self._csv = csv.writer(file, delimiter=profile.separator, lineterminator="\n")
-        if profile.header:
-            self._put([*columns, *more])
-
-    def write(self, fields: Mapping[Field, str], more: Sequence[str]) -> None:
-        line = []
-        for text in (*(fields[name] for name in self._columns.values()), *more):
-            cell = self._unfit.sub(" ", text).strip()
-            line.append(f"{cell} " if self._profile.readme and cell in _MISSING else cell)
-        self._put(line)
-
-    def _put(self, line: list[str]) -> None:
-        if self._profile.quoted:
-            self._csv.writerow(line)
-        else:
-            self._file.write(self._profile.separator.join(line) + "\n")
-
-
 VERSION = 1
 COLUMNS = _clips.FILE_COLUMNS
 LISTED = ("id", "dataset", "text", "speaker", "language")
@@ -302,7 +281,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     listed = profile.columns
     if profile.one_voice and len(voices.numbers) < 2:
         listed = {name: of for name, of in listed.items() if of not in ("speaker", "number")}
-    root = home / "metadata_csv"
+    root, unfit = home / "metadata_csv", profile.unfit
     more = _lists.published(home) if lists_annotations(settings) else []
     spoken = needs(settings)
     if settings.phonemes is None and profile.phonemes:
@@ -310,20 +289,29 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         spoken = (PHONEMES,) if PHONEMES in schema.names else ()
     for split, clips in _lists.clips(shards, home, (*LISTED, *spoken, *more)):
         path = root / profile.list.format(split=split)
+        folder = f"{path.parent.relative_to(home).as_posix()}/"
+        quoting: Any = {} if profile.quoted else {"quoting": csv.QUOTE_NONE, "quotechar": None}
         with path.open("w", encoding="utf-8", newline="") as file:
-            lines = Writer(profile, listed, file, more)
-            folder = f"{path.parent.relative_to(home).as_posix()}/"
+            out = csv.writer(file, delimiter=profile.separator, lineterminator="\n", **quoting)
+            if profile.header:
+                out.writerow([*listed, *more])
             for name, row in clips:
-                columns: AnyRow = row
+                fields, columns = _fields(name, folder, row, voices, profile), cast(AnyRow, row)
                 given = ("" if columns[one] is None else columns[one] for one in more)
                 # Texts as they are, lists as JSON.
-                cells = [one if isinstance(one, str) else json.dumps(one) for one in given]
-                lines.write(_fields(name, folder, row, voices, profile), cells)
+                beside = (one if isinstance(one, str) else json.dumps(one) for one in given)
+                cells = (*(fields[of] for of in listed.values()), *beside)
+                out.writerow([_cell(text, unfit, profile.readme) for text in cells])
     if profile.numbered:
         numbers = json.dumps(voices.numbers, ensure_ascii=False, indent=1)
         write_atomic(root / "speakers.json", f"{numbers}\n".encode())
     if profile.readme:
         _lists.write_splits(shards, root, "{split}/**")
+
+
+def _cell(text: str, unfit: re.Pattern[str], by_pandas: bool) -> str:
+    cell = unfit.sub(" ", text).strip()
+    return f"{cell} " if by_pandas and cell in _MISSING else cell
 
 
 def needs(settings: Settings) -> tuple[str, ...]:

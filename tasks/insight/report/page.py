@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...accounting import broken
 from ...accounting.broken import Broken
@@ -233,24 +233,24 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> Freq
         return tables.row_groups(place, columns, every=step)
 
     number = near_texts.groups((part["normalised"] for part in parts()), memory)
+    has_text = number >= 0
+    shared = has_text & (np.bincount(number[has_text], minlength=1)[number] > 1)
     first = 0
     with queries.tables(memory) as database:
-        database.execute("CREATE TABLE clips (text VARCHAR, us BIGINT, number BIGINT)")
+        database.execute(
+            "CREATE TABLE clips (normalised VARCHAR, num_samples BIGINT, sample_rate INT, "
+            "number BIGINT)"
+        )
         for part in parts():
-            some = number[first : first + len(part)]
-            first += len(part)
-            seconds = pc.divide(pc.cast(part["num_samples"], pa.float64()), part["sample_rate"])
-            us = pc.cast(pc.round(pc.multiply(seconds, 1e6)), pa.int64())
-            clips = {"text": part["normalised"], "us": us, "number": some}
-            queries.add(database, "clips", pa.table(clips))
+            some, first = slice(first, first + len(part)), first + len(part)
+            clips = part.append_column("number", pa.array(number[some]))
+            queries.add(database, "clips", clips.filter(pa.array(shared[some])))
         rows = database.execute(
-            "WITH several AS (SELECT number FROM clips WHERE number >= 0 GROUP BY number "
-            "HAVING count(*) > 1), "
-            "distinct_texts AS (SELECT number, text, count(*) AS clips, sum(us) AS us "
-            "FROM clips SEMI JOIN several USING (number) GROUP BY number, text) "
-            "SELECT first(text ORDER BY clips DESC, text) AS most_frequent, sum(clips), sum(us), "
-            "count(*) FROM distinct_texts GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 "
-            f"LIMIT {MOST_TEXTS}"
+            "SELECT first(text ORDER BY clips DESC, text), sum(clips), sum(us), count(*) FROM "
+            "(SELECT number, normalised AS text, count(*) AS clips, "
+            "sum(round_even(num_samples / sample_rate * 1e6, 0)::BIGINT) AS us "
+            "FROM clips GROUP BY number, normalised) "
+            f"GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 LIMIT {MOST_TEXTS}"
         ).fetchall()
     texts = [
         FrequentText(

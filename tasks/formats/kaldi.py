@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 
 from .. import audio
 from ..base.errors import ConfigError
-from ..base.schema import UTTERANCES_FILE, AnyRow
+from ..base.schema import UTTERANCES_FILE
 from ..recording.names import OVER_ALL
 from ..settings import StageSettings
 from ..storage.tables import order_by, read, take
@@ -163,7 +164,7 @@ def in_order(table: pa.Table) -> pa.Table:
     return take(table, order_by(table, ("utterance",)))
 
 
-def _entry(row: AnyRow, split: str) -> dict[str, str]:
+def _entry(row: Mapping[str, Any], split: str) -> dict[str, str]:
     rate, (start, stop) = row["rate"], (row["start"], row["stop"])
     return {
         "segments": f"{recording(split, row['wav'])} {time(start, rate)} {time(stop, rate)}",

@@ -37,7 +37,6 @@ from ._fingerprints import (
     Thresholds,
 )
 
-MAX_ROUNDS = 32
 COPY = np.dtype([*PAIR.descr, ("error", "f8"), ("drift", "f8")])
 
 
@@ -98,9 +97,7 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
         originals[some["other"]] = some
 
     copies = _among(numbers, copies)
-    for _ in range(MAX_ROUNDS):
-        if not len(copies):
-            break
+    while len(copies):
         linked = np.unique(np.concatenate([copies["one"], copies["other"]]))
         original = _best_of_group(copies, linked, len(numbers))
         assign(copies[original[copies["one"]] == copies["one"]])
@@ -113,13 +110,6 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
         free = originals["one"] < 0
         free[original[linked]] = False
         copies = copies[free[copies["one"]] & free[copies["other"]]]
-    # The rest of a very long chain of copies: decided pair by pair, best first.
-    best: set[int] = set()
-    for copy in copies[np.lexsort((copies["other"], copies["one"]))]:
-        undecided = (originals["one"][[copy["one"], copy["other"]]] < 0).all()
-        if undecided and int(copy["other"]) not in best:
-            best.add(int(copy["one"]))
-            assign(copy)
     originals = originals[originals["one"] >= 0]
     originals["one"], originals["other"] = numbers[originals["one"]], numbers[originals["other"]]
     return originals

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import accumulate
 
 from ..base.arrays import Float32s
 from ..plugins.contracts.segmenters import Kind, Segmenter, Span
@@ -35,8 +34,6 @@ class KnownSpans:
     def __init__(self, spans: Iterable[Span], start: int = 0) -> None:
         self.at = start
         self._waiting = sorted(spans, key=lambda span: span.end)[::-1]  # a stack
-        # needed[n]: the earliest start when n + 1 spans are still waiting
-        self._needed = [*accumulate((span.start for span in self._waiting), min)]
 
     def push(self, block: Float32s) -> list[Span]:
         self.at += len(block)
@@ -51,4 +48,4 @@ class KnownSpans:
 
     @property
     def needed_from(self) -> int:
-        return min(self._needed[len(self._waiting) - 1], self.at) if self._waiting else self.at
+        return min((self.at, *(span.start for span in self._waiting)))

@@ -25,7 +25,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from ..base.arrays import RATE, Float32s
 from ..recording import Segment
@@ -233,9 +233,6 @@ class EmiliaSegmenter(Cover):
         self._ahead = sorted(turns, key=lambda turn: turn.start, reverse=True)
         self._active: list[Turn] = []
         self._turn_ranges: list[Range] = []
-        # earliest_start[n]: the smallest start among the last n turns
-        starts = (turn.start for turn in reversed(turns))
-        self._earliest_start = [*accumulate(starts, min, initial=math.inf)]
         self._last: Piece | None = None  # the last piece, which may still grow
         self._utterances: list[Range] = []
         self._too_short: list[Range] = []
@@ -290,7 +287,8 @@ class EmiliaSegmenter(Cover):
         """No piece that is still to be merged starts before this sample."""
         if not self._turns:
             return math.inf
-        return min(self._turns[0].earliest_pending, self._earliest_start[len(self._turns) - 1])
+        first, *later = self._turns
+        return min([first.earliest_pending, *(turn.start for turn in later)])
 
     def _end(self, turns: list[Turn]) -> None:
         for turn in turns:

@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from pydantic import Field
 
@@ -86,8 +86,6 @@ class Captions(Given):
         self._pauses = Pauses(rate)
         ends = [math.inf if segment.end is None else segment.end for segment in given]
         self._order = sorted(range(len(given)), key=lambda index: ends[index])[::-1]  # a stack
-        starts = (given[index].start for index in self._order)
-        self._starts = [*accumulate(starts, min)]  # the earliest when n + 1 are waiting
 
     def push(self, block: Float32s) -> list[Span]:
         self.at += len(block)
@@ -115,7 +113,7 @@ class Captions(Given):
     def needed_from(self) -> int:
         if not self._order:
             return self.at
-        earliest = self._starts[len(self._order) - 1] - self._reach - PAD
+        earliest = min(self._given[index].start for index in self._order) - self._reach - PAD
         return min(int(sample(earliest, self._rate)), self.at)
 
 

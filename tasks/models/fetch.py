@@ -157,9 +157,6 @@ _TYPES = {"FloatStorage": "<f4", "LongStorage": "<i8"}
 class _Placeholder:
     """Stands for any object that is not a tensor or a mapping."""
 
-    def __new__(cls, *_: object, **__: object) -> _Placeholder:
-        return super().__new__(cls)
-
     def __init__(self, *_: object, **__: object) -> None:
         pass
 

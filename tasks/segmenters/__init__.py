@@ -31,7 +31,7 @@ class KnownSpans:
     """A segmenter that returns given spans, each as soon as its end is decoded. `start`: the sample
     of the recording at which decoding starts."""
 
-    def __init__(self, spans: Iterable[Span], start: int = 0) -> None:
+    def __init__(self, spans: Iterable[Span] = (), start: int = 0) -> None:
         self.at = start
         self._waiting = sorted(spans, key=lambda span: span.end)[::-1]  # a stack
 

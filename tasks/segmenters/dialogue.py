@@ -260,7 +260,7 @@ class NoTurns(KnownSpans):
 
 
 def at_turns(settings: Settings, rate: int, given: Sequence[Segment], voices: Voices) -> Segmenter:
-    return Dialogue(settings, rate, voices) if voices.turns else NoTurns(())
+    return Dialogue(settings, rate, voices) if voices.turns else NoTurns()
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:

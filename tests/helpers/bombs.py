@@ -299,11 +299,6 @@ def flac_pictures(count: int, size: int = (1 << 24) - 1) -> Iterator[bytes | int
     yield b"\x81\0\0\0" + sound[sound.index(b"\xff\xf8") :]
 
 
-def _patched(data: bytes, name: bytes, skip: int, value: bytes) -> bytes:
-    at = data.index(name) + len(name) + skip
-    return data[:at] + value + data[at + len(value) :]
-
-
 MANY = struct.pack(">I", 0x7FFFFFFF)
 #: Recordings of several channels are refused from ten minutes on: a shorter limit would come first.
 SETTINGS_OF: dict[str, dict[str, Any]] = {"flac_channels": {"max_hours": 0.2}}

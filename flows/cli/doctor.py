@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -51,7 +50,6 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
     """Start the cluster (or connect to that of the settings), gather facts from every worker, and
     run every proof. A cluster that does not start and a worker that cannot answer are findings too;
     ConfigError for settings that cannot be met."""
-    setattr(sys, doctor_facts.SENTINEL, True)  # removed below; a worker that has it was forked
     try:
         with (
             run_folder.scratch() as scratch,
@@ -71,8 +69,6 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
             of_job = [*_of_job(cluster.client, reporting, places.job, settings)]
     except RunError as error:
         return [Finding("workers", False, str(error))]
-    finally:
-        delattr(sys, doctor_facts.SENTINEL)
     silent = [
         Finding(
             address,

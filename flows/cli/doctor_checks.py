@@ -38,12 +38,8 @@ def joined(workers: Facts, wanted: int = 1) -> Finding:
 
 
 def start_method(workers: Facts) -> Finding:
-    """Each worker is a new interpreter, by its command line and by a mark that a fork copies."""
-    forked = [
-        address
-        for address, fact in workers.items()
-        if fact["sentinel"] or not started_afresh(fact["command"])
-    ]
+    """Each worker is a new interpreter, by its command line: a fork shows its parent's."""
+    forked = [a for a, fact in workers.items() if not started_afresh(fact["command"])]
     good = counted(len(workers), "worker is a fresh process", "workers are fresh processes")
     return _finding("start method", forked, good, "forked; set multiprocessing-method: spawn")
 

@@ -40,8 +40,6 @@ CAPS = tuple(
     for name in DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
     if name.endswith("_THREADS")
 )
-#: Set on `sys` in the client only; a worker that has it was forked.
-SENTINEL = "_uttermill_parent"
 
 
 def gather(dask_worker: Worker) -> JsonObject:
@@ -49,7 +47,6 @@ def gather(dask_worker: Worker) -> JsonObject:
     preload = modules.get("uttermill.tasks.preload")
     facts: JsonObject = {
         "command": command_line(),
-        "sentinel": hasattr(sys, SENTINEL),
         "modules": {name: type(modules.get(name)) is types.ModuleType for name in ENGINES},
         "loaded_at": getattr(preload, "LOADED_AT", None),
         "ready_at": getattr(preload, "READY_AT", None),

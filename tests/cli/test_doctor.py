@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -22,51 +20,11 @@ from uttermill.tasks.stages.spawn_check import started_afresh
 
 ROOT = Path(__file__).parents[2]
 
-#: Workers without the run's configuration: what `uttermill doctor` must notice.
-CONTROL = """
-import json, sys, dask.config
-from distributed import Client, LocalCluster
-from uttermill.flows.cli import doctor_checks
-from uttermill.flows.cluster import doctor_facts
-if __name__ == "__main__":
-    setattr(sys, doctor_facts.SENTINEL, True)
-    dask.config.set({{
-        "distributed.worker.multiprocessing-method": {method!r},
-        "distributed.worker.preload": [],
-        "distributed.nanny.pre-spawn-environ": {{"OMP_NUM_THREADS": "3"}},
-    }})
-    with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
-                      local_directory={scratch!r}) as made, Client(made) as client:
-        workers = client.run(doctor_facts.gather)
-    print(json.dumps({{p.__name__: p(workers).ok for p in doctor_checks.PROOFS}}))
-"""
-
-
-def control(method: str, tmp_path: Path) -> dict[str, bool]:
-    path = tmp_path / "control.py"
-    path.write_text(CONTROL.format(method=method, scratch=str(tmp_path)))
-    result = subprocess.run(
-        [sys.executable, str(path)], cwd=ROOT, env=environment(), timeout=60,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    found: dict[str, bool] = json.loads(result.stdout.splitlines()[-1])
-    return found
-
-
-def environment() -> dict[str, str]:
-    """Ours without thread caps, which would hide their absence; `flows` importable."""
-    import os
-
-    loose = {k: v for k, v in os.environ.items() if not k.endswith("_THREADS")}
-    return {**loose, "PYTHONPATH": str(ROOT)}
-
 
 def good() -> dict[str, dict[str, Any]]:
     """Facts of two sound workers."""
     fact: dict[str, Any] = {
         "command": "python -c from multiprocessing.spawn import spawn_main; spawn_main()",
-        "sentinel": False,
         "modules": dict.fromkeys(doctor_facts.ENGINES, True),
         "loaded_at": 1.0,
         "ready_at": 2.0,
@@ -111,7 +69,6 @@ def test_sound_facts_pass_every_proof() -> None:
             doctor_checks.start_method,
             {"command": "python -c from multiprocessing.forkserver import main"},
         ),
-        (doctor_checks.start_method, {"sentinel": True}),
         (doctor_checks.modules_loaded, {"loaded_at": None}),
         (doctor_checks.modules_loaded, {"ready_at": None}),
         (doctor_checks.modules_loaded, {"loaded_at": 3.0}),

@@ -185,9 +185,10 @@ def _facts(out: Path, heard: bool) -> Iterator[pa.Table]:
         with suppress(CorruptManifest):
             facts = batch.table(shard_batches.LIMITS)
             facts = facts.drop_columns([n for n in facts.column_names if n in FACTS_APART])
-            rows = batch.table("rows.arrow", TEXTS) if heard else None  # in the same order
-            for text in TEXTS if rows is not None else ():
-                facts = facts.append_column(text, rows[text])
+            if heard:
+                rows = batch.table("rows.arrow", TEXTS)  # in the same order
+                for text in TEXTS:
+                    facts = facts.append_column(text, rows[text])
             yield facts
 
 

@@ -90,7 +90,7 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
             if what == "was cancelled" and before.startswith(DONE):
                 return  # it had already finished
             if what == "was cancelled":
-                ended = Cancelled(message="The flow run was cancelled.")
+                ended: PrefectState[Any] = Cancelled(message="The flow run was cancelled.")
                 history.end_task_runs(client, [str(flow_run.id)], ended)
             error = getattr(state.data, "result", state.data)  # usually a record of the result
             error = error if isinstance(error, Exception) else state.message

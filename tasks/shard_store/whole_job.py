@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from .. import plugins
 from ..base.json_types import JsonObject
-from ..settings import Plugin, changes_rows
+from ..settings import Plugin, StageSettings, changes_rows
 from ..settings.job import Job
 from ..storage import versions
 from . import decision_log, recipe, requests, text_values
@@ -91,7 +91,7 @@ def of_rows(job: Job, settings: JsonObject) -> JsonObject:
     `settings`: `settings_of` the job."""
     changing = {}
     for stage in ("filter", "resample", "transcribe", "package"):
-        model = getattr(job, stage)
+        model: StageSettings = getattr(job, stage)
         for name in type(model).model_fields:
             value = getattr(model, name)
             values = value if isinstance(value, tuple) else (value,)

@@ -75,7 +75,7 @@ def test_people_hear_what_is_packaged(base: Path, tmp_path: Path) -> None:
     job = enhancing_job(base, tmp_path / "out", audio="enhanced", formats=[{"use": "hf_parquet"}])
     version = corpus.run(job)[0].path
     packaged = {row["id"]: row["sha256"] for row in corpus.utterances(version)}
-    ledger = corpus.ledger(version)
+    ledger: Any = corpus.ledger(version)
     shown = [Sample(row) for row in ledger if row["utterance"] in packaged]
     look_up(job, shown)
     assert {s.row["utterance"]: s.pcm and s.pcm["sha256"] for s in shown} == packaged

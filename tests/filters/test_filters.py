@@ -167,12 +167,12 @@ def call(path: Path, leak: float = -20.0) -> None:
 @pytest.mark.full
 def test_clips_of_the_other_side_are_dropped(tmp_path: Path) -> None:
     call(tmp_path / "in/call.wav")
-    rows = [
+    lines = [
         f'{{"wav": "{tmp_path}/in/call.wav", "channel": {channel}, "start": {start}, '
         f'"end": {start + 2}, "key": "{channel}-{start}"}}\n'
         for channel in (0, 1) for start in (0, 2)
     ]  # fmt: skip
-    (tmp_path / "list.jsonl").write_text("".join(rows))
+    (tmp_path / "list.jsonl").write_text("".join(lines))
     source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
     chosen = {"segmenter": {"use": "given"}, "filters": [{"use": "cross_talk"}]}
     published, _ = corpus.run(corpus.job(tmp_path, sources=[source], filter=chosen))

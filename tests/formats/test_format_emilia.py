@@ -69,8 +69,9 @@ def test_places_depend_on_no_order() -> None:
     names = ("id", "recording", "split", "start", "end")
     table = pa.Table.from_pylist([{name: row[name] for name in names} for row in ROWS])
 
-    def placed(rows: pa.Table) -> list[int]:
-        return format_shards.places([Plugin(use="emilia")], rows.select).to_pylist()
+    def placed(rows: pa.Table) -> Any:
+        numbers = format_shards.places([Plugin(use="emilia")], rows.select)
+        return numbers and numbers.to_pylist()
 
     assert placed(table) == [3, 0, 1, 2, 0, 0, 0]  # equal spans by id
     assert placed(table.take(list(range(6, -1, -1)))) == placed(table)[::-1]

@@ -184,7 +184,7 @@ def test_another_clip_of_another_length_is_a_fault(tmp_path: Path) -> None:
     [shard] = published.publish(tmp_path, use["use"], [[published.row(0), published.row(1)]], {},
                                 profile="piper", audio="opus")  # fmt: skip
     module, settings = plugins.FORMATS.resolve(Plugin.model_validate(use))
-    rows = corpus.utterances(tmp_path)
+    rows: Any = corpus.utterances(tmp_path)
     assert module.check(shard, rows, Output(tmp_path), settings) == []
     path = tmp_path / shard.files[0]
     path.write_bytes(audio.write_opus_bytes(published.pcm(0)[:-40], published.RATE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,7 +187,7 @@ CUTS: dict[str, tuple[list[tuple[float, float]], dict[str, float], list[float]]]
 @pytest.mark.usefixtures("scripted")
 @pytest.mark.parametrize(("parts", "options", "seconds"), CUTS.values(), ids=CUTS)
 def test_speech_is_cut_into_utterances(
-    parts: list[tuple[float, float]], options: dict[str, float], seconds: list[float]
+    parts: list[tuple[float, float]], options: dict[str, Any], seconds: list[float]
 ) -> None:
     spans = cut(speech(*parts), **options)
     assert lengths(spans) == pytest.approx(seconds, abs=0.1)

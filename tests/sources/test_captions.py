@@ -358,7 +358,7 @@ MARKED = ("<u>so</u> it goes on", "so <u>it</u> goes on", "so it <u>goes</u> on"
 NO_AND_NEVER = ["No.", "No.", "I said no.", "Never.", "Never."]
 SENTENCES = ["This is the", "first sentence.", "A second.", "And one that", "goes on,", "and ends.",
              "- A turn", "- of another."]  # fmt: skip
-BOTH = [(1.0, 2.5, "One two."), (3.0, 4.5, "Three.")]
+BOTH: list[tuple[float, float | None, str]] = [(1.0, 2.5, "One two."), (3.0, 4.5, "Three.")]
 CTM = ("0 1 one", "* * <ALT_BEGIN>", "1 1 two", "* * <ALT>", "1 1 too", "* * <ALT_END>",
        "2 1 %hesitation", "2 1 @", "3 1 three")  # fmt: skip
 OTHER = {  # on two lines, in languages that are not listed

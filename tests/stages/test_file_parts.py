@@ -145,8 +145,8 @@ def test_a_text_that_names_no_channel_is_not_given_to_both(tmp_path: Path) -> No
 
 def test_turns_name_the_speakers_of_channels(tmp_path: Path) -> None:
     sides(tmp_path / "in/call.wav", 1, 2)
-    rows = (f"SPEAKER call {n} 0.0 2.0 <NA> <NA> spk{n} <NA> <NA>\n" for n in (1, 2))
-    (tmp_path / "in/call.rttm").write_text("".join(rows))
+    turns = (f"SPEAKER call {n} 0.0 2.0 <NA> <NA> spk{n} <NA> <NA>\n" for n in (1, 2))
+    (tmp_path / "in/call.rttm").write_text("".join(turns))
     source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "channels": "apart"}
     published, _ = corpus.run(corpus.job(tmp_path, sources=[source], speakers=Plugin(use="given")))
     rows = corpus.utterances(published.path)

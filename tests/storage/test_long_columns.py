@@ -80,8 +80,9 @@ def test_places_in_recordings_of_long_names(long: pa.ChunkedArray) -> None:
     columns = {"split": pa.array(["train"] * count), "recording": long}
     columns |= {"start": np.arange(count)[::-1].astype(float), "end": np.ones(count)}
     columns |= {"id": pa.array([f"{n}" for n in range(count)])}
-    place = format_shards.places([Plugin(use="emilia")], pa.table(columns).select).to_numpy()
-    assert (place.reshape(CHUNKS, ROWS) == np.arange(CHUNKS)[::-1, None]).all()
+    places = format_shards.places([Plugin(use="emilia")], pa.table(columns).select)
+    assert places is not None
+    assert (places.to_numpy().reshape(CHUNKS, ROWS) == np.arange(CHUNKS)[::-1, None]).all()
 
 
 @pytest.mark.full

@@ -279,7 +279,7 @@ def test_the_numbers_and_samples_are_those_of_separate_decodes(
     opened.clear()
     monkeypatch.setattr(cutting, "HELD_BYTES", 0)
     corpus.run(job(tmp_path / "again"))
-    assert len(opened) == 4, "the cut, two measures and the PCM"
+    assert len(opened) == 5, "the cut, silence, clipping in two passes, and the PCM"
     other, pcm_again = published(tmp_path / "again")
     assert row | {"source_path": ""} == other | {"source_path": ""}
     assert pcm == pcm_again

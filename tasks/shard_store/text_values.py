@@ -62,6 +62,15 @@ Answers = Mapping[str, Mapping[str, str | None]]
 SOURCE = "text_source"  # the key of the chosen text's origin
 
 
+#: Numbers that every rule may limit, besides `language` and its own columns.
+SHARED_COLUMNS = (
+    *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),
+    *("no_speech_probability", "compression_ratio", "speech_after_text"),
+    "speech_without_words",
+    *("words_per_speech_second", "language_vote", "language_contradiction", "recording_speech"),
+)
+
+
 class TextValues:
     """The values that rules on text limit: the transcript's columns, those derived from them, and
     the measures of the chosen plug-ins. Plug-ins are looked up once for all utterances."""

@@ -11,14 +11,6 @@ from ..plugins.rules import Allowed, Limit, Rejection, Rule, Within
 from ..settings import StageSettings, Threshold
 from ..settings.base import WORDS
 
-#: Numbers that every rule may limit, besides `language` and its own columns.
-SHARED_COLUMNS = (
-    *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),
-    *("no_speech_probability", "compression_ratio", "speech_after_text"),
-    "speech_without_words",
-    *("words_per_speech_second", "language_vote", "language_contradiction", "recording_speech"),
-)
-
 
 class Exemption(StageSettings):
     """Base of the settings of rules that doubt a transcript unless a reference confirms it."""

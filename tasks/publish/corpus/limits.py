@@ -21,11 +21,10 @@ from ...settings.job import Job
 from ...shard_store import annotated, clip_choice, enhanced, text_values
 from ...shard_store.annotated import filter_rules, rules_of
 from ...shard_store.shard_view import PERSON
-from ...shard_store.text_values import text_columns
+from ...shard_store.text_values import SHARED_COLUMNS, text_columns
 from ...shard_store.utterance import FinalUtterance
 from ...storage import queries, tables
 from ...storage.queries import identifier, literal
-from ...text import SHARED_COLUMNS
 
 SPARED = "spared"
 #: Facts about every utterance, before the values that rules compare.

@@ -37,6 +37,7 @@ from ._fingerprints import (
     Thresholds,
 )
 
+MAX_ROUNDS = 32
 COPY = np.dtype([*PAIR.descr, ("error", "f8"), ("drift", "f8")])
 
 
@@ -97,7 +98,9 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
         originals[some["other"]] = some
 
     copies = _among(numbers, copies)
-    while len(copies):
+    for _ in range(MAX_ROUNDS):
+        if not len(copies):
+            break
         linked = np.unique(np.concatenate([copies["one"], copies["other"]]))
         original = _best_of_group(copies, linked, len(numbers))
         assign(copies[original[copies["one"]] == copies["one"]])
@@ -110,6 +113,14 @@ def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -
         free = originals["one"] < 0
         free[original[linked]] = False
         copies = copies[free[copies["one"]] & free[copies["other"]]]
+    # The rest of a very long chain, such as overlapping windows: pair by pair, best first, as each
+    # further round would compare all that is left with one clip.
+    best = set[int]()
+    for copy in copies[np.lexsort((copies["other"], copies["one"]))]:
+        one, other = int(copy["one"]), int(copy["other"])
+        if max(originals["one"][[one, other]]) < 0 and other not in best:
+            best.add(one)
+            originals[other] = copy
     originals = originals[originals["one"] >= 0]
     originals["one"], originals["other"] = numbers[originals["one"]], numbers[originals["other"]]
     return originals

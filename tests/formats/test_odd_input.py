@@ -24,6 +24,7 @@ from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import audio, plugins
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import PLACE
 from uttermill.tasks.formats.metadata_csv import PROFILES
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import Plugin
@@ -237,7 +238,7 @@ def many_rows() -> pa.Table:
     fields = {name: pa.array([value] * count) for name, value in published.row(0).items()}
     fields["id"] = pa.array([f"d-{n:06d}" for n in range(count)])
     fields["recording"] = pa.array([f"d/{n // 10}.wav" for n in range(count)])
-    fields["place"] = pa.array([n % 10 for n in range(count)])
+    fields[PLACE] = pa.array([n % 10 for n in range(count)])
     fields["num_samples"] = pa.array([1600] * count)
     return pa.table(fields)
 
@@ -248,7 +249,7 @@ def test_no_folder_gets_a_hundred_thousand_files(
     chosen: dict[str, Any], number: int, many_rows: pa.Table
 ) -> None:
     module, own = plugins.FORMATS.resolve(Plugin.model_validate(chosen))
-    columns = {*module.COLUMNS, "id", "recording", "place", "num_samples"}
+    columns = {*module.COLUMNS, "id", "recording", PLACE, "num_samples"}
     chosen_rows = many_rows.select([n for n in many_rows.column_names if n in columns])
     files = module.files("train", number, chosen_rows, own)
     assert len({*files}) == len(files)

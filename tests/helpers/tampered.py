@@ -19,12 +19,12 @@ import yaml
 
 from tests.helpers import corpus
 from uttermill.flows import cli, settings
+from uttermill.flows.explore import clip
 from uttermill.flows.explore.corpus import Corpus
 from uttermill.flows.run import report, run_folder
 from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import MillError
 from uttermill.tasks.publish.dataset import datacard
-from uttermill.tasks.publish.published import samples_of
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.shard_store.index import digest
 from uttermill.tasks.storage import tables
@@ -104,9 +104,10 @@ def look(out: Path) -> list[int]:
     with suppress(MillError, duckdb.Error):
         explored = Corpus(out, home)
         try:
-            for row in explored.rows(f"SELECT * FROM {explored.items().name}"):
+            items = explored.items()
+            for row in explored.rows(f"SELECT * FROM {items.name}"):
                 with suppress(MillError):
-                    samples_of(explored.place(1), row)
+                    clip._tar(explored, items, row["item"])
                     explored.utterance(row["recording"], row["id"])
         finally:
             explored.close()

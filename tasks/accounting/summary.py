@@ -195,7 +195,7 @@ def errors_of(version: Path, opened: tables.Opened = tables.arrow) -> dict[str, 
         scored = batch.filter(pc.is_valid(batch["words"]))
         totals["scored"] += scored.num_rows
         for name in SCORES:
-            totals[name] += int(pc.sum(scored[name]).as_py() or 0)
+            totals[name] += pc.sum(scored[name].cast(pa.int64())).as_py() or 0
     return {
         "scored": totals["scored"],
         "wer": totals["word_errors"] / totals["words"] if totals["words"] else None,

@@ -210,6 +210,8 @@ def embed(job: Job, chosen: Sequence[Sample], room: int) -> int:
     return left_out
 
 
+NAME = 600  # characters shown of a name
+TEXT = 8000  # characters shown of a text; no clip that fits into the file has more
 #: Measures that are shown of a clip, in this order.
 SHOWN = (*dict.fromkeys((*measure_charts.FIRST, *(name for name, _ in CERTAINTY))),)
 

@@ -69,8 +69,12 @@ def left_to_others(path: Path, expression: str) -> bool:
 @cache
 def unit(file: Path) -> str:
     """What one process gets as a whole: a file, or all that use the cluster that a process starts
-    for its tests, which takes 25 s of CPU."""
-    return "shared_cluster" if "shared_cluster" in file.read_text() else str(file)
+    for its tests, which takes 25 s of CPU, or all that change this machine's network and those with
+    a browser, which drops what it loads when the network changes."""
+    text = file.read_text("utf-8")
+    if "shared_cluster" in text:
+        return "shared_cluster"
+    return "network" if re.search(r'\bimport hosts$|needs\("chromium"\)', text, re.M) else str(file)
 
 
 def turned(files: list[Path], number: int, count: int) -> list[Path]:

@@ -8,6 +8,7 @@ import glob
 import math
 import os
 import stat
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -116,6 +117,8 @@ def key_of(folder: str, audio: object) -> int:
     if not isinstance(audio, str):
         return 0
     audio = audio.strip().removeprefix(folder.rstrip("/") + "/")
+    if not audio.isascii() or "\\" in audio:
+        audio = unicodedata.normalize("NFC", audio.replace("\\", "/"))
     # Most paths are normal already.
     odd = "./" in audio or "//" in audio or audio.endswith(("/", "/."))
     return hash(os.path.normpath(audio) if odd else audio)
@@ -125,7 +128,7 @@ def not_listed(folder: str, named: ArrayLike) -> Iterator[Ignored]:
     """Audio below a folder that no list names. `named`: `key_of` each file that one does."""
     keys = np.unique(np.asarray(named, np.int64))
     for path in audio_below(folder):
-        key = hash(path)
+        key = key_of(folder, path)
         place = int(np.searchsorted(keys, key))
         if place == len(keys) or keys[place] != key:
             yield Ignored(recording_name(path), "not_listed")

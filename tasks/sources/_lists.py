@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
@@ -177,19 +178,36 @@ def seconds_field(value: object) -> float | None:
     """Finite seconds, None if absent; ValueError for anything else."""
     if value is None:
         return None
+    wrong = ValueError(f"a time is not a number of seconds, such as 1.5: {str(value)[:20]!r}")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("a time is not a number of seconds")
+        raise wrong
     try:
         seconds = float(value)
     except (ValueError, OverflowError):
-        raise ValueError("a time is not a number of seconds") from None
+        raise wrong from None
     if not math.isfinite(seconds):
         raise ValueError("a time is not a finite number of seconds")
     return seconds
 
 
+#: A time as spreadsheets and editors write it: `1:02:03.45`.
+_CLOCK = re.compile(r"(?:\d{1,5}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,6})?")
+
+
+def clock(text: str) -> float:
+    """Seconds of `01:02:03,450`, `02:03.45`, or `00:02:03:450`."""
+    *higher, seconds = re.sub(r",|:(?=\d{3}$)", ".", "".join(text.split())).split(":")
+    minutes = 0
+    for part in higher:
+        minutes = 60 * minutes + int(part)
+    return round(60 * minutes + float(seconds), 3)
+
+
 def seconds_cell(value: object) -> float | None:
-    """`seconds_field` of a cell of a table, in which a missing value may be written `NaN`."""
+    """`seconds_field` of a cell of a table, in which a missing value may be written `NaN`, and a
+    time by the clock."""
+    if isinstance(value, str) and _CLOCK.fullmatch(value.strip()):
+        return clock(value)
     return None if is_absent(value) else seconds_field(value)
 
 

@@ -7,6 +7,7 @@ import os
 import posixpath
 import re
 import stat
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from .. import storage
@@ -139,6 +140,7 @@ def resolve(root: str, written: object) -> str:
         return _resolve_object(root, written)
     if _NO_PATH.match(written):
         raise ItemError("unsupported", "a remote address or a command, not a path; fetch it first")
+    written = _on_disk(root, written)
     path = os.path.join(root, written)
     below = path.startswith(root.rstrip("/") + "/") and ".." not in path.split("/")
     if isinstance(root, Confined) and not below:
@@ -146,6 +148,17 @@ def resolve(root: str, written: object) -> str:
             "unsupported", f"outside {root}: a remote list may name only files below its own folder"
         )
     return path if ".." in path.split("/") else os.path.normpath(path)
+
+
+def _on_disk(root: str, written: str) -> str:
+    """A path as this disk has it, where a list writes it as Windows does, or its accents in the
+    other of Unicode's two forms; else as it is written."""
+    if written.isascii() and "\\" not in written:
+        return written
+    slashes = written.replace("\\", "/")
+    others = (unicodedata.normalize(form, slashes) for form in ("NFC", "NFD"))
+    spellings = (written, slashes, *others)
+    return next((s for s in spellings if os.path.lexists(os.path.join(root, s))), written)
 
 
 def _resolve_object(root: str, written: str) -> str:
@@ -183,7 +196,10 @@ def listed_name(path: str, written: str, root: str) -> str:
 # The audio that a table names by a path, or by a name without folder or extension.
 
 #: Folders and extensions to try, first the name as it is.
-FOLDERS = ("", "wavs/", "clips/", "wav/", "audio/", "mp3/", "data/", "../", "../wavs/", "../wav/")
+FOLDERS = (
+    *("", "wavs/", "clips/", "wav/", "audio/", "audios/", "mp3/", "data/"),
+    *("../", "../wavs/", "../wav/"),
+)
 EXTENSIONS = ("", ".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".WAV")
 LOOKED, ASKED = 20, 3  # names to choose the place of all by; under a URL, each costs requests
 

@@ -20,6 +20,7 @@ from pydantic import Field
 from .. import storage
 from ..base.errors import ItemError
 from ..recording import Ignored, Locator, Recording, Segment, unreachable
+from ..recording.file_kinds import known
 from ..recording.guard import display_path, of_file
 from ..recording.locator import Channels
 from ..recording.names import display_text, recording_name, safe_name
@@ -28,7 +29,7 @@ from ..settings.base import READ
 from ..storage import urls
 from . import _lists
 from ._columns import channels_field
-from ._folders import key_of, not_listed
+from ._folders import key_of, not_listed, some_below
 from ._lists import Entries, SpeakerSettings
 from ._paths import Boundary, list_file, list_root, resolve, source_root
 
@@ -98,7 +99,8 @@ def _list(folder: str, root: str, present: set[str]) -> Entries:
             named.append(key_of(folder, os.path.normpath(entry.locator.path)))
         yield entry
     yield from _orphans(tables, keys)
-    if not storage.is_url(folder):  # audio in the folder that no line names
+    # Audio in the folder that no line names; most such folders hold none, and many other files.
+    if not storage.is_url(folder) and next(some_below(folder, known, depth=100), None):
         yield from not_listed(folder, named)
 
 

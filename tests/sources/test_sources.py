@@ -310,6 +310,18 @@ def test_kaldi_with_segments(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_kaldi_folder_without_audio_is_not_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "data/wav.scp", f"k {put(tmp_path / 'a.wav')}\n")
+    put(tmp_path / "data/split/1/feats.ark")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "walk", None)
+        assert [r.path for r in recs(listed("kaldi", tmp_path / "data"))] == ["k"]
+    put(tmp_path / "data/split/1/b.wav")
+    assert ignored(listed("kaldi", tmp_path / "data")) == {"split/1/b.wav": "not_listed"}
+
+
 def test_kaldi_never_runs_a_pipe(tmp_path: Path) -> None:
     put(tmp_path / "wav.scp", f"k touch {tmp_path}/ran |\n")
     listed("kaldi", tmp_path)

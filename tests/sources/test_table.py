@@ -41,6 +41,19 @@ def errors(path: Path, **options: Any) -> dict[str, str]:
     return {r.path: r.error[1] for r in recs(listed("table", path, **options)) if r.error}
 
 
+@pytest.mark.parametrize("written", ["in\\e\u0301.wav", "in/\u00e9.wav", "in\\\u00e9.wav"])
+@pytest.mark.parametrize("name", ["e\u0301.wav", "\u00e9.wav"])
+def test_names_as_other_systems_write_them(tmp_path: Path, name: str, written: str) -> None:
+    """Windows separates folders by backslashes, and macOS writes accents apart."""
+    path = made(tmp_path, f"file_name,text\n{written},one\n", f"in/{name}", name="metadata.csv")
+    assert texts(path) == {f"in/{name}": "one"}
+    items = listed("table", tmp_path)
+    assert [(r.path, r.text) for r in recs(items)] == [(f"in/{name}", "one")]
+    assert ignored(items) == {}
+    put(tmp_path / written, b"its own")  # a name as it is written comes first
+    assert texts(path) == {written: "one"}
+
+
 def notes(kind: str, path: Path, **options: Any) -> list[str]:
     source, settings = resolve_source(Source(kind=kind, path=str(path), **options))
     source.recordings(settings)
@@ -395,7 +408,7 @@ def test_bad_rows(tmp_path: Path) -> None:
         "x.tsv:5": "it names no file: a path of audio is expected",
         "no.wav": "No such file or directory",
         "x.tsv:7": "the segment ends before it starts",
-        "x.tsv:8": "a time is not a number of seconds",
+        "x.tsv:8": "a time is not a number of seconds, such as 1.5: 'soon'",
         "x.tsv:9": "a remote address or a command, not a path; fetch it first",
     }
     assert ignored(items) == {"x.tsv:11": "other_text"}

@@ -320,6 +320,8 @@ def test_signs_on_the_picture_are_not_said(tmp_path: Path) -> None:
         ("a.de.smi", "ffmpeg -i a.de.smi a.de.srt"),
         ("a.sup", "OCR"),
         ("a.docx", "a.txt"),
+        ("a.stl", "Subtitle Edit"),
+        ("a.cha", "import it into ELAN, and save it as a.eaf"),
     ],
 )
 def test_texts_of_other_kinds_are_named_with_what_to_do(
@@ -346,6 +348,17 @@ def test_names_of_captions(tmp_path: Path) -> None:
     assert [found.segments is not None for found in recordings(items)] == [True, True, False, False]
 
 
+@pytest.mark.parametrize("text", ["e\u0301.srt", "\u00e9.srt"])
+@pytest.mark.parametrize("audio", ["e\u0301.wav", "\u00e9.wav"])
+def test_accents_of_a_name_may_be_written_apart(tmp_path: Path, audio: str, text: str) -> None:
+    put(tmp_path / audio)
+    put(tmp_path / text, "1\n00:00:01,000 --> 00:00:02,000\nSaid.\n")
+    items = listed(tmp_path)
+    [found] = recordings(items)
+    assert found.segments == (Segment(1.0, 2.0, None, "Said."),)
+    assert [*reasons(items).values()] == ["read_as_text"]
+
+
 def vtt(each: float, *texts: str) -> str:
     """A cue a second, each of so many seconds."""
     cues = (f"00:0{n}.000 --> 00:{n + each:06.3f}\n{text}\n" for n, text in enumerate(texts))
@@ -368,6 +381,17 @@ OTHER = {  # on two lines, in languages that are not listed
                   "Hun vil ikke spise fordi\nhun ikke er sulten."],
     "Bulgarian": ["Не знам какво искаш\nда кажеш с това.", "Аз мисля, че влакът\nтръгва в девет."],
 }  # fmt: skip
+PARTS = (
+    '<A><TIME_ORDER><TIME_SLOT TIME_SLOT_ID="1" TIME_VALUE="1000"/><TIME_SLOT TIME_SLOT_ID="2"/>'
+    '<TIME_SLOT TIME_SLOT_ID="3"/><TIME_SLOT TIME_SLOT_ID="4" TIME_VALUE="3000"/></TIME_ORDER>'
+    '<TIER TIER_ID="t">'
+    + "".join(
+        f'<ALIGNABLE_ANNOTATION TIME_SLOT_REF1="{n}" TIME_SLOT_REF2="{n + 1}"><ANNOTATION_VALUE>'
+        f"{word}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION>"
+        for n, word in enumerate(["One", "two", "three"], 1)
+    )
+    + "</TIER></A>"
+)
 #: A file beside the recording, its text, settings, and the segments: start, end, text.
 READ: dict[str, tuple[str, str, dict[str, Any], list[tuple[float, float | None, str]]]] = {
     "a line that grows is said once":
@@ -392,6 +416,35 @@ READ: dict[str, tuple[str, str, dict[str, Any], list[tuple[float, float | None, 
     "Whisper's table":
         ("a.tsv", "start\tend\ttext\n1000\t2500\tOne \"two.\n3000\t4500\tThree.\n", {},
          [(1, 2.5, 'One "two.'), (3, 4.5, "Three.")]),
+    "times as translators and word processors leave them":
+        ("a.srt", "1\n00:00:01 , 000 -> 00:00:02:500\nOne two.\n\n"
+         "2\n0000:00:03,000 → 00:00:04 ,500\nThree.\n", {}, BOTH),
+    "what Whisper prints":
+        ("a.txt", "[00:01.000 --> 00:02.500]  One two.\n[00:03.000 --> 00:04.500]  Three.\n", {},
+         BOTH),
+    "SubViewer": ("a.sub", "[SUBTITLE]\n00:00:01.00,00:00:02.50\nOne[br]two.\n\n"
+                  "00:00:03.00,00:00:04.50\nThree.\n", {}, BOTH),
+    "a number that is said is not the next cue's":
+        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nBorn in\n1984\n\n"
+         "00:03.000 --> 00:04.000\n42\n", {}, [(1, 2, "Born in 1984"), (3, 4, "42")]),
+    "an empty line within a cue without a name ends nothing":
+        ("a.sbv", "0:00:01.000,0:00:02.500\nOne\n\ntwo.\n\n0:00:03.000,0:00:04.500\nThree.\n", {},
+         BOTH),
+    "Apple's TTML, with how a word is read":
+        ("a.itt", '<tt xmlns="http://www.w3.org/ns/ttml"><head><styling>'
+         '<style xml:id="r" tts:ruby="text"/></styling></head><body><div>'
+         '<p begin="1s" end="2s"><span tts:ruby="base">漢字</span><span style="b r">かんじ</span>'
+         'です<span tts:ruby="text">さ</span></p></div></body></tt>'
+         .replace("<tt ", '<tt xmlns:tts="http://www.w3.org/ns/ttml#styling" '), {},
+         [(1, 2, "漢字です")]),
+    "words that nobody understood cost their turn of an aligner's":
+        ("a.TextGrid", grid(words=[(0, 1, "so"), (1, 2, "it"), (4, 5, "<unk>"), (5, 6, "goes"),
+                                   (8, 9, "on")]), {}, [(0, 2, "so it"), (8, 9, "on")]),
+    "and of a CTM's":
+        ("a.ctm", "a 1 0 1 so\na 1 3 1 it\na 1 4 1 <UNK>\na 1 7 1 on\n", {},
+         [(0, 1, "so"), (7, 8, "on")]),
+    "annotations of ELAN without times of their own are part of a span":
+        ("a.eaf", PARTS, {}, [(1, 3, "One two three")]),
     "LRC": ("a.lrc", "[ti:x]\n[00:01.00]One two.\n[00:02.50]\n[00:03.00]Three.\n[00:04.50]\n",
             {}, BOTH),
     "times of TTML count from what they are in":

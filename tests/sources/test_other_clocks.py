@@ -29,15 +29,25 @@ from uttermill.tasks.settings import Source
         "sw2001A-0001 0.000 0.977 hello\nsw2001A-0002 0.977 11.561 hi um yeah\n",
         "start,end,text\n0.0,4.5,hello world\n4.5,9.0,how are you\n",
         "start\tend\ttext\n0\t4500\thello world\n4500\t9000\thow are you\n",
+        "utt\tAnna\t00:00:01.000\t00:00:02.500\thello\nutt\tAnna\t1:00\t2:00\tso\n",  # of ELAN
+        "1.0\t2.5\tAnna\thello there\n3.0\t4.0\tBob\tsecond\n",
     ],
 )
 def test_lines_that_begin_with_times_are_no_text(tmp_path: Path, text: str) -> None:
     error = one(tmp_path, "a.txt", text).error
     assert error is not None
-    assert "begin with times; write a tab" in error[1]
+    assert "its lines have times; write each as start, tab" in error[1]
 
 
-@pytest.mark.parametrize("text", ["1 2 buckle my shoe\n3 4 knock at the door", "1914 1918 the war"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 2 buckle my shoe\n3 4 knock at the door",
+        "1914 1918 the war",
+        "3 3.5 percent of them",
+        "10 10.5 or so\nof these",
+    ],
+)
 def test_numbers_that_are_said_are_no_times(tmp_path: Path, text: str) -> None:
     assert one(tmp_path, "a.txt", text).text == " ".join(text.split())
 
@@ -66,18 +76,49 @@ NTSC = 'frameRate="30" frameRateMultiplier="1000 1001"'
     [
         ('begin="00:00:05,000" end="7s"', "", (5.0, 7.0)),
         ('begin="0:00:05.000" end="00:00:07.000"', "", (5.0, 7.0)),
-        ('begin="5.5" dur="2s"', "", None),
-        ('begin="soon" end="7s"', "", None),
+        ('begin="50t" end="70t"', 'frameRate="10"', (5.0, 7.0)),
+        ('begin="00:00:05:05.1" end="7s"', 'frameRate="10" subFrameRate="2"', (5.5, 7.0)),
         ('begin="108000f" end="108060f"', NTSC, (3603.6, 3605.602)),
         ('begin="01:00:00:00" end="01:00:02:00"', f'{NTSC} timeBase="smpte"', (3603.6, 3605.602)),
         ('begin="01:00:00:00" end="01:00:02:00"', f'{NTSC} timeBase="media"', (3600.0, 3602.0)),
     ],
 )
-def test_times_of_ttml(
-    tmp_path: Path, cue: str, head: str, times: tuple[float, float] | None
-) -> None:
+def test_times_of_ttml(tmp_path: Path, cue: str, head: str, times: tuple[float, float]) -> None:
     found = one(tmp_path, "a.ttml", ttml(f"<p {cue}>One.</p>", head)).segments or ()
-    assert [(one.start, one.end) for one in found] == ([times] if times else [])
+    assert [(one.start, one.end) for one in found] == [times]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.ttml", ttml('<p begin="5.5" dur="2s">One.</p>'), "1 cue without a time"),
+        ("a.ttml", ttml('<p begin="soon" end="7s">One.</p>'), "1 cue without a time"),
+        ("a.srt", "1\n00:00:01:12 --> 00:00:02:12\nIn frames.\n", "1 cue without a time"),
+        ("a.txt", "1.0\t1.0\tpoint\n2.0\t2.0\tpoint\n", "2 cues without a length"),
+        (
+            "a.TextGrid",
+            '"ooTextFile"\n"TextGrid"\n0\n9\n<exists>\n1\n"TextTier"\n"t"\n0\n9\n1\n2\n"x"\n',
+            "point tiers alone",
+        ),
+        *(
+            ("a.txt", text, "begin or end with times")
+            for text in (
+                "[00:00:01] Anna: Hello.\n\n[00:00:03] Bob: Yes.\n",
+                "Anna (00:01):\nHello.\n\nBob (00:03):\nYes.\n",
+                "00:00:01:00 - 00:00:02:12\nAnna\nHello.\n\n00:00:03:00 - 00:00:04:00\nBob\nYes.\n",
+                "[0:01-0:02] Hello there.\n[0:03-0:04] Second one.\n",
+            )
+        ),
+    ],
+)
+def test_a_text_none_of_whose_times_can_be_read_is_refused(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    """The recogniser's text would silently take its place."""
+    error = one(tmp_path, name, text).error
+    assert error is not None
+    assert error[0] == "bad_text"
+    assert says in error[1]
 
 
 def test_what_has_no_clock_of_its_own_is_refused(tmp_path: Path) -> None:
@@ -129,6 +170,7 @@ def test_times_of_elan_are_those_of_the_medium(tmp_path: Path) -> None:
         ("a.txt", "a " + "*" * 20_000),
         ("a.txt", "a" + "\n" * 20_000 + "b"),
         ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n<v" + " " * 20_000 + "x\n"),
+        ("a.srt", "[0:00:01,000" + "\n" * 20_000 + "0:00" * 9_000),
     ],
 )
 def test_marks_without_end_cost_no_time(tmp_path: Path, name: str, text: str) -> None:
@@ -192,3 +234,11 @@ def test_an_offset_beside_an_onset_is_an_end(tmp_path: Path) -> None:
     assert spans(tmp_path / "x.csv") == ["the segment has an end, but no start", [(1.5, 2.5)]]
     put(tmp_path / "x.csv", f"audio,offset,duration,text\na.wav,{rows.replace('nan', '5')}")
     assert spans(tmp_path / "x.csv") == [[(1.5, 4.0), (5.0, 8.0)]]
+
+
+def test_times_by_the_clock(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+    rows = ["0:00:01.5;00:00:02,25", "00:03;1:02:04.125", "5,5;6,5"]
+    table = "audio;start;end;text\n" + "".join(f"a.wav;{row};one\n" for row in rows)
+    wrong = "a time is not a number of seconds, such as 1.5: '5,5'"
+    assert spans(put(tmp_path / "x.csv", table)) == [wrong, [(1.5, 2.25), (3.0, 3724.125)]]

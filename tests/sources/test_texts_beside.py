@@ -152,17 +152,65 @@ def spans(*words: TimedWord, text: str, speaker: str | None, whole: bool = False
           "utterances": [{"start": 500, "end": 1500, "text": "One.", "speaker": "A", "words": [
               {"text": "One.", "start": 500, "end": 750, "speaker": "A"}]}]},
          spans(TimedWord("One.", 0.5, 0.75), text="One.", speaker="A")),
-        ({"id": "x", "status": "completed", "text": "One.", "utterances": None, "words": [
+        ({"id": "x", "status": "completed", "text": "One.", "utterances": [], "words": [
               {"text": "One.", "start": 500, "end": 750}]},
          spans(TimedWord("One.", 0.5, 0.75), text="One.", speaker=None, whole=True)),
+        ([{"start": 0.5, "end": 1.5, "text": "one two."}], spans(text="one two.", speaker=None)),
+        ({"text": "one. two.", "chunks": [{"timestamp": [0.5, 1.5], "text": " one."},
+                                          {"timestamp": [1.5, None], "text": " two."}]},
+         [Segment(0.5, 1.5, None, "one."), Segment(1.5, None, None, "two.")]),
+        ({"combinedRecognizedPhrases": [], "recognizedPhrases": [
+            {"recognitionStatus": "Success", "channel": 0, "speaker": 1, "offset": "PT0.5S",
+             "offsetInTicks": 5000000.0, "durationInTicks": 10000000.0, "nBest": [
+                 {"lexical": "one two", "display": "One two.", "words": [
+                     {"word": "one", "offsetInTicks": 5000000.0, "durationInTicks": 2500000.0},
+                     {"word": "two", "offsetInTicks": 12500000.0, "durationInTicks": 2500000.0}]}
+             ]}]},
+         spans(TimedWord("one", 0.5, 0.75), TimedWord("two", 1.25, 1.5), text="One two.",
+               speaker="1")),
+        ({"combinedPhrases": [{"text": "One."}], "phrases": [
+            {"offsetMilliseconds": 500, "durationMilliseconds": 1000, "text": "One.", "words": [
+                {"text": "One.", "offsetMilliseconds": 500, "durationMilliseconds": 250}]}]},
+         spans(TimedWord("One.", 0.5, 0.75), text="One.", speaker=None)),
+        ({"format": "2.9", "results": [
+            *({"type": "word", "start_time": start, "end_time": start + 0.25, "alternatives": [
+                {"content": word, "speaker": who}]}
+              for word, start, who in (("One", 0.5, "S1"), ("two", 1.0, "S2"))),
+            {"type": "punctuation", "attaches_to": "previous", "start_time": 1.25,
+             "end_time": 1.25, "alternatives": [{"content": ".", "speaker": "S2"}]}]},
+         [Segment(0.5, 0.75, None, "One", "S1", None, (TimedWord("One", 0.5, 0.75),)),
+          Segment(1.0, 1.25, None, "two.", "S2", None, (TimedWord("two.", 1.0, 1.25),))]),
+        ({"monologues": [{"speaker": 0, "elements": [
+            {"type": "text", "value": "One", "ts": 0.5, "end_ts": 0.75},
+            {"type": "punct", "value": ", "},
+            {"type": "text", "value": "two", "ts": 1.25, "end_ts": 1.5},
+            {"type": "punct", "value": "."}]}]},
+         spans(TimedWord("One,", 0.5, 0.75), TimedWord("two.", 1.25, 1.5), text="One, two.",
+               speaker="0")),
+        ({"language_code": "eng", "text": "One two.", "words": [
+            {"text": "One", "start": 0.5, "end": 0.75, "type": "word", "speaker_id": "a"},
+            {"text": " ", "start": 0.75, "end": 1.25, "type": "spacing", "speaker_id": "a"},
+            {"text": "two.", "start": 1.25, "end": 1.5, "type": "word", "speaker_id": "a"}]},
+         spans(TimedWord("One", 0.5, 0.75), TimedWord("two.", 1.25, 1.5), text="One two.",
+               speaker="a", whole=True)),
+        ({"result": {"transcription": {"utterances": [{"start": 0.5, "end": 1.5, "text": "One.",
+                                                       "speaker": 2, "words": []}]}}},
+         spans(text="One.", speaker="2")),
+        ({"result": [{"conf": 1, "start": 0.5, "end": 0.75, "word": "one"}], "text": "one"},
+         spans(TimedWord("one", 0.5, 0.75), text="one", speaker=None, whole=True)),
+        ({"fragments": [{"begin": "0.500", "end": "1.500", "lines": ["One", "two."]}]},
+         spans(text="One two.", speaker=None)),
+        ({"version": "1.0.0", "segments": [
+            {"speaker": "Anna", "startTime": 0.5, "endTime": 1.5, "body": "One."}]},
+         spans(text="One.", speaker="Anna")),
     ],
     ids=["whisper", "whisperx", "openai", "whisper.cpp", "aws", "aws segments", "google",
-         "google v2", "deepgram utterances", "deepgram", "assemblyai utterances", "assemblyai"],
+         "google v2", "deepgram utterances", "deepgram", "assemblyai utterances", "assemblyai",
+         "faster-whisper", "transformers", "azure", "azure fast", "speechmatics", "rev.ai",
+         "elevenlabs", "gladia", "vosk", "aeneas", "podcast"],
 )  # fmt: skip
-def test_transcripts_in_json(
-    tmp_path: Path, value: dict[str, Any], segments: list[Segment]
-) -> None:
-    found = one(tmp_path, "a.json", value)
+def test_transcripts_in_json(tmp_path: Path, value: object, segments: list[Segment]) -> None:
+    found = one(tmp_path, "a.json", json.dumps(value))
     assert (found.error, found.segments) == (None, tuple(segments))
 
 
@@ -219,6 +267,37 @@ def test_speakers_that_only_the_words_name_part_the_segments(
 def test_one_speaker_of_all_words_is_the_speaker(tmp_path: Path) -> None:
     segments = one(tmp_path, "a.json", _deepgram_words(3, 3)).segments or ()
     assert [(s.start, s.end, s.text, s.speaker) for s in segments] == [(0.0, None, "one two", "3")]
+
+
+SAID = "hello", "yes"
+CHANNELS: list[dict[str, Any]] = [
+    {"results": {"channels": [
+        {"alternatives": [{"transcript": word, "words": [{"word": word, "start": 1, "end": 2}]}]}
+        for word in SAID]}},
+    {"results": {"items": [
+        {"type": "pronunciation", "start_time": "1", "end_time": "2", "channel_label": f"ch_{n}",
+         "alternatives": [{"content": word}]} for n, word in enumerate(SAID)]}},
+    {"results": [
+        {"channelTag": n, "alternatives": [{"transcript": word, "words": [
+            {"word": word, "startTime": "1s", "endTime": "2s"}]}]}
+        for n, word in enumerate(SAID, 1)]},
+    {"recognizedPhrases": [
+        {"channel": n, "offsetInTicks": 1e7, "durationInTicks": 1e7, "nBest": [{"display": word}]}
+        for n, word in enumerate(SAID)]},
+    {"audio_url": "x", "text": "hello yes", "utterances": [
+        {"channel": str(n), "start": 1000, "end": 2000, "text": word}
+        for n, word in enumerate(SAID, 1)]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", CHANNELS, ids=["deepgram", "aws", "google", "azure", "assemblyai"]
+)
+def test_a_channel_that_a_service_names_is_that_of_its_words(
+    tmp_path: Path, value: dict[str, Any]
+) -> None:
+    segments = one(tmp_path, "a.json", value).segments or ()
+    assert [(s.text, s.channels) for s in segments] == [("hello", (0,)), ("yes", (1,))]
 
 
 @pytest.mark.parametrize("value", ['{"title": "x", "views": 3}', '{"segments": ["a"]}', "[1]"])
@@ -439,7 +518,7 @@ FILE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd"
         ("a.eaf", FILE.encode(), "XML entities, which are not read"),
         ("a.eaf", b"<a><b></a>", "not an ELAN file"),
         ("a.ctm", b"a 1 0.5\n", "line 1 is not `file channel start duration word`"),
-        ("a.ctm", b"a 1 x 0.5 one\n", "'x' is not a time"),
+        ("a.ctm", b"a 1 x 0.5 one\n", "line 1: 'x and 0.5' are not seconds"),
         ("a.ctm", b"a in 0 1 one\na out 0 1 two\n", "'in' is not a channel: write A, B"),
         ("a.stm", b"b 1 s 0 1 one\nc 1 s 0 1 two\n", "no line of it names the recording a"),
         ("a.json", b'{"segments": [', "not JSON"),

@@ -19,21 +19,26 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from ...base.errors import ItemError
+from .._lists import clock
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, NoTranscript
 
 Result = TypeVar("Result")
 
-_CLOCK = r"((?:\d{1,3}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,3})?)"
-_TIMES = re.compile(rf"\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?")
+#: Translators and word processors change what stands in a time, and between two.
+_CLOCK = r"((?:\d{1,5}:)?\d{1,2}:\d{1,2}(?:\s?[.,]\s?\d{1,3}|:\d{3})?)"
+_ARROW = r"(?:\s*(?:(?:--?|[–—])(?:>|&gt;)|→)\s*|(?:(?<=[.\d]\d\d)|(?<=\.\d)),)"
+_TIMES = re.compile(rf"\s*{_CLOCK}{_ARROW}{_CLOCK}(?:\s.*)?")
+_PRINTED = re.compile(rf"^\[{_CLOCK}{_ARROW}{_CLOCK}\](.*)", re.MULTILINE)  # by Whisper
 _NO_CUE = re.compile(r"(?:NOTE|STYLE|REGION|WEBVTT|X-TIMESTAMP-MAP=.*)(?:\s|$)")  # of WebVTT
 _HEADS = re.compile(r"^WEBVTT.*\n?(X-TIMESTAMP-MAP=.*)?", re.MULTILINE)  # of parts of a stream
 _FROM_ZERO = re.compile(r"LOCAL:(?:00:)?00:00\.000")
-_SBV = re.compile(r"\s*(\d{1,2}:\d{2}:\d{2}\.\d{1,3}),(\d{1,2}:\d{2}:\d{2}\.\d{1,3})\s*")
 _LRC = re.compile(r"\[(\d{1,3}:\d{2}(?:[.:]\d{1,3})?)\]")
 _LRC_OFFSET = re.compile(r"\[offset:\s*([+-]?\d{1,6})\s*\]", re.IGNORECASE)
 _LRC_WORD = re.compile(r"<\d{1,3}:\d{2}(?:[.:]\d{1,3})?>")
-_TTML_CLOCK = re.compile(r"(\d+):(\d{2}):(\d{2})(?:([.,]\d+)|:(\d{2,}))?")
+_TTML_CLOCK = re.compile(r"(\d+):(\d{2}):(\d{2})(?:([.,]\d+)|:(\d{2,})(?:\.\d+)?)?")
+#: How words are read, beside them.
+_READINGS = ("text", "textContainer", "delimiter")
 _NTSC = 1000 / 1001  # of 30 or 24 frames a second
 _OFFSET = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|f|t)")
 _FRAMES = re.compile(r"\{(\d{1,9})\}\{(\d{1,9})\}(.*)")
@@ -49,8 +54,8 @@ _MOVED = ("banner", "scroll", "fx")
 
 
 def blocks(text: str) -> Cues:
-    """SubRip and WebVTT: blocks of lines, each with times and text. A line of times begins a cue
-    wherever it stands: some files lack the empty line before it."""
+    """SubRip, WebVTT, SBV and SubViewer: blocks of lines, each with times and text. A line of times
+    begins a cue wherever it stands: some files lack the empty line before it."""
     clocks = {*_HEADS.findall(text)}
     if len(clocks) > 1 or any(clock and not _FROM_ZERO.search(clock) for clock in clocks):
         raise ItemError(
@@ -59,10 +64,11 @@ def blocks(text: str) -> Cues:
             "write one file of them: ffmpeg -i PLAYLIST.m3u8 FILE.vtt",
         )
     cues = Cues()
-    lines = text.splitlines()
-    starts = [n for n, line in enumerate(lines) if "-->" in line]
+    lines = _PRINTED.sub(r"\1 --> \2\n\3", text).splitlines()
+    starts = [n for n, line in enumerate(lines) if "-->" in line or _TIMES.fullmatch(line)]
     if not starts and not text.startswith("WEBVTT"):
         raise ItemError(BAD_TEXT, "it has no line with times (00:00:01,000 --> 00:00:02,000)")
+    has_names = any(n > 1 and lines[n - 1].strip() and not lines[n - 2].strip() for n in starts)
     last = 0.0
     for n, following in zip(starts, [*starts[1:], None], strict=bool(starts)):
         times = _TIMES.fullmatch(lines[n])
@@ -76,39 +82,36 @@ def blocks(text: str) -> Cues:
                 "files, each with a clock of its own; shift the later times, or split the file",
             )
         last = clock(times[1])
-        spoken = _said(lines[n + 1 : following], following is None)
-        cues.add(Cue(clock(times[1]), clock(times[2]), "\n".join(spoken)))
+        spoken = _said(lines[n + 1 : following], following is None, has_names)
+        spoken_text = "\n".join(spoken).replace("[br]", "\n")
+        cues.add(Cue(clock(times[1]), clock(times[2]), spoken_text))
     return cues
 
 
 def are_blocks(text: str) -> bool:
-    """Whether a text of any name is SubRip or WebVTT."""
-    return any(map(_TIMES.fullmatch, text[:HEAD].splitlines()))
+    """Whether a text of any name has times as `blocks` reads them."""
+    lines = text[:HEAD].splitlines()
+    return any(_TIMES.fullmatch(line) or _PRINTED.match(line) for line in lines)
 
 
-def _said(lines: list[str], last: bool) -> list[str]:
+def _said(lines: list[str], last: bool, has_names: bool) -> list[str]:
     """The text of a cue; `lines` may run into a comment, or into the next cue's number or name,
-    which is one line. Texts may contain empty lines, and lines of blanks, which end nothing."""
+    which is one line. Texts may contain empty lines, and lines of blanks, which end nothing, and
+    end in a number that is said."""
     first = next((n for n, line in enumerate(lines) if not line), len(lines))
     filled = [n for n, line in enumerate(lines) if line.strip()]
     spoken: list[str] = []
     for order, n in enumerate(filled):
         apart = n > first and (order == 0 or filled[order - 1] != n - 1)
         named = not last and order == len(filled) - 1
-        number = named and spoken and lines[n].strip().isdecimal()  # an empty line may be missing
-        if number or (apart and (named or _NO_CUE.match(lines[n]))):
+        number = named and lines[n].strip().isdecimal()
+        named = named and (has_names or number)
+        # An empty line may be missing before a number, which stands right before the times.
+        ends = number and spoken and n == len(lines) - 1
+        if ends or (apart and (named or _NO_CUE.match(lines[n]))):
             break
         spoken.append(lines[n])
     return spoken
-
-
-def clock(text: str) -> float:
-    """Seconds of `01:02:03,450`, or `02:03.45`."""
-    *higher, seconds = text.replace(",", ".").split(":")
-    minutes = 0
-    for part in higher:
-        minutes = 60 * minutes + int(part)
-    return round(60 * minutes + float(seconds), 3)
 
 
 def substation(text: str) -> Cues:
@@ -149,18 +152,6 @@ def substation(text: str) -> Cues:
             cues.wrong["of signs on the picture"] += 1
         else:
             cues.add(cue)
-    return cues
-
-
-def sbv(text: str) -> Cues:
-    """SBV: `0:00:01.000,0:00:03.500`, the text in the lines below, and an empty line."""
-    cues = Cues()
-    lines = text.splitlines()
-    starts = [(n, times) for n, line in enumerate(lines) if (times := _SBV.fullmatch(line))]
-    if not starts:
-        raise ItemError(BAD_TEXT, "it has no line with times (0:00:01.000,0:00:02.000)")
-    for (n, times), following in zip(starts, [*(n for n, _ in starts[1:]), None], strict=True):
-        cues.add(Cue(clock(times[1]), clock(times[2]), "\n".join(lines[n + 1 : following])))
     return cues
 
 
@@ -213,10 +204,10 @@ def are_frames(text: str) -> bool:
 
 def microdvd(text: str) -> Cues:
     """MicroDVD: `{25}{50}text|second line`, in frames of the film, whose number a second its first
-    line states (`{1}{1}25`)."""
+    line states (`{1}{1}25`). Else SubViewer."""
     lines = [line for line in map(_FRAMES.fullmatch, text.splitlines()) if line]
     if not lines:
-        raise NoTranscript("it is not a MicroDVD file; convert it to .srt")
+        return blocks(text)
     try:
         rate = float(lines[0][3])
     except ValueError:
@@ -241,7 +232,10 @@ class _Ttml:
         named = _attributes(root)
         self.cues, self._pace = Cues(), 1.0
         self._frames = float(named.get("frameRate", FRAMES)) or FRAMES
-        self._ticks = float(named.get("tickRate", 1)) or 1.0
+        ticks = float(named.get("frameRate", 1)) * float(named.get("subFrameRate", 1))
+        self._ticks = float(named.get("tickRate", ticks)) or 1.0
+        styles = (_attributes(e) for e in root.iter() if e.tag.rpartition(":")[2] == "style")
+        self._readings = {style.get("id") for style in styles if style.get("ruby") in _READINGS}
         if named.get("frameRateMultiplier") in ("1000 1001", "1000:1001"):
             self._frames *= _NTSC
             if named.get("timeBase") == "smpte" and named.get("dropMode") != "dropNTSC":
@@ -254,6 +248,9 @@ class _Ttml:
         name, named = element.tag.rpartition(":")[2], _attributes(element)
         if name == "br":
             return "\n"
+        styles = named.get("style", "").split()
+        if named.get("ruby") in _READINGS or not self._readings.isdisjoint(styles):
+            return ""
         if named.get("timeContainer") == "seq":
             why = 'its times count from one another (timeContainer="seq"), which is not read'
             raise ItemError(BAD_TEXT, why)

@@ -20,30 +20,33 @@ from .. import _columns
 from .._lists import json_value
 from .._text_encoding import BAD_TEXT, decode
 from . import bilingual, captions, rolling, services, tiers
-from .cues import Cues, NoTranscript, recurring, said
+from .cues import NOT_TIMED, Cues, NoTranscript, recurring, said
 
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
 #: machines write.
 ENDINGS = (
-    *("TextGrid", "eaf", "stm", "ctm", "ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "sub"),
-    *("lrc", "normalized.txt", "lab", "txt", "json", "tsv"),
+    *("TextGrid", "eaf", "stm", "ctm", "ass", "ssa", "vtt", "ttml", "dfxp", "itt", "srt", "sbv"),
+    *("sub", "lrc", "normalized.txt", "lab", "txt", "json", "tsv"),
 )
 PLAIN = ("lab", "txt")
 _KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
 #: Bytes of a file; ten hours of timed words take half of it in JSON or XML, and a third in lines.
 MOST_BYTES, MOST_OF_LINES = 32 << 20, 8 << 20
-LARGE = ("TextGrid", "eaf", "json", "ttml", "dfxp")
+XML = ("ttml", "dfxp", "itt")
+LARGE = ("TextGrid", "eaf", "json", *XML)
 #: Kinds that are made in a player, whose clock is the container's. The tools that write others read
 #: the audio alone.
-CAPTIONS = ("ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "sub")
+CAPTIONS = ("ass", "ssa", "vtt", *XML, "srt", "sbv", "sub")
 OF_FILMS = (*CAPTIONS, "eaf")
 _PICTURES = "its subtitles are pictures; make .srt of them with an OCR program"
 #: What to do about other kinds of subtitles and texts.
 NOT_READ = {
-    **dict.fromkeys(("smi", "scc", "stl", "mks", "usf"), "convert it: ffmpeg -i {name} {stem}.srt"),
+    **dict.fromkeys(("smi", "scc", "mks"), "convert it: ffmpeg -i {name} {stem}.srt"),
+    **dict.fromkeys(("stl", "usf"), "save it as {stem}.srt, with Subtitle Edit, for example"),
     **dict.fromkeys(("idx", "sup"), _PICTURES),
     **dict.fromkeys(("json3", "srv1", "srv2", "srv3"), "take .vtt: yt-dlp --sub-format vtt"),
     **dict.fromkeys(("doc", "docx", "odt", "rtf", "pdf"), "save its text as {stem}.txt"),
+    **dict.fromkeys(("cha", "trs", "exb"), "import it into ELAN, and save it as {stem}.eaf"),
 }
 BY_HAND, AUTOMATIC = "by_hand", "automatic"
 #: TIMIT's texts begin with the first and the last sample.
@@ -54,8 +57,11 @@ _SPAN = re.compile(
     r"(?:\S{1,99}[\s,;|]{1,9})?"
     r"(\d{1,9}(?:\.\d{1,9})?)[\s,;|]{1,9}(\d{1,12}(?:\.\d{1,9})?)[\s,;|]{1,9}\S"
 )
-#: A line that is a time, or begins or ends with one, as in transcripts of web pages.
-_CLOCK = re.compile(r"(?:.{1,40}\s)?\(?(\d{1,2}:\d\d(?::\d\d)?)\)?|(\d{1,2}:\d\d(?::\d\d)?)[\s:].+")
+_TIME = r"(\d{1,2}:\d\d(?::\d\d)?)(?:[.,:;]\d{1,3})?"
+#: A line that begins or ends with a time, as in transcripts of web pages and editors.
+_CLOCK = re.compile(rf"[\[(]?{_TIME}(?:[\s\])–:-].*)?|.{{1,40}}\s[\[(]?{_TIME}[\])]?:?")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_AS_LABELS = "write each as start, tab, end, tab and text, with times in seconds, as Audacity does"
 
 
 def _ending(text: str) -> str:
@@ -134,7 +140,7 @@ def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     if len(data) > most:
         limit = bounds.megabytes(most)
         raise ItemError(BAD_TEXT, f"it is larger than {limit}, the limit of a transcript")
-    if kind in ("ttml", "dfxp"):
+    if kind in XML:
         return _captions(kind, captions.ttml(data), texts, kind)
     if kind == "eaf":
         return _timed("eaf", tiers.chosen(tiers.elan(data, stem), texts.tiers), "eaf")
@@ -195,47 +201,51 @@ def _captions(says: str, cues: Cues, texts: Texts, kind: str) -> Read:
 
 #: Kinds whose text alone tells all.
 _READERS: dict[str, Callable[[str], Cues]] = {
-    **dict.fromkeys(("srt", "vtt"), captions.blocks),
+    **dict.fromkeys(("srt", "vtt", "sbv"), captions.blocks),
     **dict.fromkeys(("ass", "ssa"), captions.substation),
-    **{"sbv": captions.sbv, "sub": captions.microdvd, "lrc": captions.lrc},
+    **{"sub": captions.microdvd, "lrc": captions.lrc},
     **{"json": services.cues, "tsv": captions.whisper},
 }
 
 
-def _begin_with_times(lines: list[str]) -> bool:
-    """Whether each line, but for a third of them, begins with a span of time. Numbers that are said
-    have neither a point nor as many digits as samples."""
-    matches = [match for line in lines if (match := _SPAN.match(line.strip()))]
+def _have_times(lines: list[str]) -> bool:
+    """Whether all lines are columns with two of numbers, or a third of them begin with a span of
+    time. Numbers that are said have neither a point nor as many digits as samples; a few may have
+    one point (`3 3.5 percent`)."""
+    rows = [line.split("\t") for line in lines]
+    if all(len(row) > 2 and sum(map(bool, map(_NUMBER.fullmatch, row))) > 1 for row in rows):
+        return True
+    matches = [match for line in lines if (match := _SPAN.match(line))]
     digits = 5 if len(lines) == 1 else 4
+    few = len(lines) < 3
     starts = [
         float(match[1])
         for match in matches
-        if float(match[1]) < float(match[2]) and ("." in match[2] or len(match[2]) >= digits)
+        if float(match[1]) < float(match[2])
+        and (len(match[2]) >= digits if "." not in match[2] else not few or _is_exact(match[1]))
     ]
     return starts == sorted({*starts}) and 3 * len(starts) >= len(lines)
+
+
+def _is_exact(start: str) -> bool:
+    return "." in start or start == "0"
 
 
 def _plain(says: str, text: str) -> Read:
     """A text without times: the recording's. A text of sounds alone is kept as it is, so that a
     rule of `transcribe` drops the clip; it would otherwise get the recogniser's text."""
-    lines = text.strip().splitlines()
-    if all(_LABEL.fullmatch(line.strip()) for line in lines):
-        raise NoTranscript(
-            "its labels are phones, or words with times; those of words are read with a tab after "
-            "each time, in seconds, as Audacity writes them"
-        )
-    matches = [match for line in lines if (match := _CLOCK.fullmatch(line.strip()))]
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    if all(map(_LABEL.fullmatch, lines)):
+        raise NoTranscript(f"its labels are phones, or words with times; of words, {_AS_LABELS}")
+    matches = [match for line in lines if (match := _CLOCK.fullmatch(line))]
     times = [captions.clock(match[1] or match[2]) for match in matches]
     in_order = times == sorted({*times}) and times[0] < 60 if times else False
     if in_order and 3 * len(times) >= len(lines) > 1:  # of the recording, from its begin
         raise ItemError(BAD_TEXT, "its lines begin or end with times; write it as .srt or .vtt")
     if (counted_samples := _TIMIT.fullmatch(text.strip())) is not None:
         text = counted_samples[1]
-    elif _begin_with_times([line for line in lines if line.strip()]):
-        raise ItemError(
-            BAD_TEXT,
-            "its lines begin with times; write a tab after each time, in seconds, as Audacity does",
-        )
+    elif _have_times(lines):
+        raise ItemError(BAD_TEXT, f"its lines have times; {_AS_LABELS}")
     if "\0" in text:
         raise ItemError(BAD_TEXT, "it holds NUL bytes, so it is not text")
     content = said(text, recurring([text]))
@@ -252,5 +262,8 @@ def _timed(says: str, cues: Cues, kind: str, words_timed: bool = True) -> Read:
     timed = f" of {counted(words, 'word')} with times" if words else ""
     parts = [counted(len(segments), "segment") + timed]
     parts += [f"{counted(n, 'cue')} {what}" for what, n in sorted(cues.wrong.items()) if n]
+    if not segments and any(cues.wrong[fault] for fault in NOT_TIMED):
+        faults = "; ".join(parts[1:])
+        raise ItemError(BAD_TEXT, f"no cue of it can be used: {faults}; write their times anew")
     film_time = True if kind in OF_FILMS and segments else None
     return Read(f"{says}: {'; '.join(parts)}", segments=segments or None, film_time=film_time)

@@ -31,6 +31,7 @@ from ...storage import bounds
 from .._text_encoding import BAD_TEXT
 
 MOST = 100_000  # cues of a recording
+NOT_TIMED = "without a time", "without a length"
 OVERLAP = 0.05  # s by which cues may overlap unnoticed: times are rounded
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>")
@@ -200,9 +201,9 @@ class Cues:
         if len(self.cues) >= MOST:
             raise ItemError(BAD_TEXT, f"it has more than {MOST:,} cues")
         if not math.isfinite(cue.start) or cue.start < 0:
-            self.wrong["without a time"] += 1
+            self.wrong[NOT_TIMED[0]] += 1
         elif cue.end is not None and not cue.start < cue.end < math.inf:
-            self.wrong["without a length"] += 1
+            self.wrong[NOT_TIMED[1]] += 1
         else:
             self.cues.append(cue)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
@@ -64,9 +65,13 @@ class FolderTexts:
     ) -> None:
         self.home, self.texts, self.read_file, self.opener = home, texts, read_file, opener
         self._recordings = Counter[str]()  # stems, with how many recordings have yet to take a text
+        #: Names as they are written, by their composed form: some tools write accents apart.
+        self._written: dict[str, str] = {}
         others = []
-        for name in names:
-            if is_recording(name, self.home + name, self._first_bytes):
+        for written in names:
+            name = _composed(written)
+            self._written[name] = written
+            if is_recording(written, self.home + written, self._first_bytes):
                 self._recordings[os.path.splitext(name)[0]] += 1
             else:
                 others.append(name)
@@ -85,6 +90,9 @@ class FolderTexts:
         #: what is read of them.
         self._first = sorted((names[0] for names in self._candidates.values()), key=os.fsencode)
         self._tried, self._early = 0, dict[str, bytes]()
+
+    def _path(self, name: str) -> str:
+        return self.home + self._written[name]
 
     def _first_bytes(self, path: str, most: int) -> bytes:
         if self.read_file is not None:
@@ -173,14 +181,14 @@ class FolderTexts:
 
     def _if_small(self, name: str) -> bytes | None:
         try:
-            data = self._first_bytes(self.home + name, EARLY_BYTES + 1)
+            data = self._first_bytes(self._path(name), EARLY_BYTES + 1)
         except (OSError, MillError):  # it is tried again in its turn, with patience
             return None
         return data if len(data) <= EARLY_BYTES else None
 
     def with_sidecars(self, name: str, recording: Recording) -> Recording:
         """The recording with what the text beside it says, and its labels."""
-        stem = os.path.splitext(name)[0]
+        stem = os.path.splitext(_composed(name))[0]
         text: Read | str | None = None
         if recording.error is None and stem in self._candidates:
             text = self._of_stem(stem)
@@ -222,6 +230,7 @@ class FolderTexts:
 
     def aside(self, name: str) -> Reason | None:
         """How a text was read, or why it was not; None if the file is not a text of this folder."""
+        name = _composed(name)
         if (stem := self._stems.get(name)) is not None:
             self._of_stem(stem)
         elif self.texts.labels and self._is_info(name):
@@ -276,7 +285,7 @@ class FolderTexts:
 
         def content() -> bytes:
             try:
-                return self._first_bytes(self.home + name, MOST_BYTES + 1)
+                return self._first_bytes(self._path(name), MOST_BYTES + 1)
             except (OSError, MillError) as error:
                 raise unreachable.item_error(error) from error
 
@@ -284,6 +293,10 @@ class FolderTexts:
             return unreachable.patience.read(content)
         except ValueError:
             raise ItemError(BAD_TEXT, "no file can have this name") from None
+
+
+def _composed(name: str) -> str:
+    return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
 def _language(tag: str) -> str | None:

@@ -1,21 +1,81 @@
-"""Transcripts in JSON: of Whisper's programs (also WhisperX and whisper.cpp), and of the services
-of AWS, Google, Deepgram and AssemblyAI, recognised by their keys. Their language is ignored: it is
-a guess, and would be forced on the recogniser."""
+"""Transcripts in JSON, recognised by their keys: of Whisper's programs (WhisperX, whisper.cpp, the
+pipelines of transformers), of services (AWS, Azure, Google, Deepgram, AssemblyAI, Speechmatics,
+Rev.ai, ElevenLabs, Gladia), of aligners (Vosk, aeneas, Gentle) and of podcasts. All have segments,
+or words one after the other, whose keys have a few names. Their language is ignored: it is a
+guess, and would be forced on the recogniser."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...base.errors import ItemError
 from ...recording import TimedWord
+from ...recording.locator import Channels
 from .._lists import json_value, seconds_field, text_field, timed_words
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, NoTranscript, joined
 
 #: An object of a transcript. A service may change what it writes: no value is taken unchecked.
 Entry: TypeAlias = Mapping[str, object]
+
+#: Names of what a segment or a word has; a dot leads into a value, or a list, and after times stand
+#: their units in a second.
+_TEXT = ("punctuated_word", "word", "text", "transcript", "display", "value", "body", "lines")
+_TEXT += ("alternatives.0.content", "alternatives.0.transcript", "nBest.0.display")
+_SPEAKER = ("speaker", "speaker_label", "speaker_id", "speakerLabel", "speakerTag")
+_SPEAKER += ("alternatives.0.speaker",)
+_CHANNEL = ("channel", "channelTag", "channel_label")
+_IN_SECONDS = ("start", "start_time", "startTime", "startOffset", "begin", "ts", "timestamp.0")
+_START = {
+    **dict.fromkeys(_IN_SECONDS, 1.0),
+    **{"offsets.from": 1e3, "offsetMilliseconds": 1e3, "offsetInTicks": 1e7},
+}
+_END = {
+    **dict.fromkeys(("end", "end_time", "endTime", "endOffset", "end_ts", "timestamp.1"), 1.0),
+    "offsets.to": 1e3,
+}
+_LENGTH = {"durationMilliseconds": 1e3, "durationInTicks": 1e7}
+_RESULT_END = {"resultEndTime": 1.0, "resultEndOffset": 1.0}  # of Google
+#: Kinds of items that belong to the word before them.
+_MARKS = ("punctuation", "punct", "spacing")
+
+
+class _Form(NamedTuple):
+    """`path`: of a list of segments, or of words; `words`: of a segment's, None in a list of words;
+    `units`: of time in a second; `first`: the number of the first channel."""
+
+    path: str
+    words: str | None = "words"
+    units: float = 1.0
+    first: int = 0
+
+
+#: The most specific first.
+_FORMS = (
+    _Form("results.utterances"),  # Deepgram
+    _Form("results.channels.0.alternatives.0.words", None),
+    _Form("results.audio_segments", "items"),  # AWS
+    _Form("results.items", None),
+    _Form("results", None),  # Speechmatics
+    _Form("response.results", "alternatives.0.words", first=1),  # Google
+    _Form("results", "alternatives.0.words", first=1),
+    _Form("recognizedPhrases", "nBest.0.words"),  # Azure
+    _Form("phrases"),
+    _Form("monologues", "elements"),  # Rev.ai
+    _Form("result.transcription.utterances"),  # Gladia
+    _Form("transcription"),  # whisper.cpp
+    _Form("segments"),  # Whisper, podcasts
+    _Form("chunks"),  # transformers
+    _Form("fragments"),  # aeneas
+    _Form("utterances", units=1e3, first=1),  # AssemblyAI
+    _Form("words", None),  # OpenAI, ElevenLabs, Gentle, AssemblyAI
+    _Form("result", None),  # Vosk
+)
+LOOKED = 100  # entries by which a form is recognised
 
 
 def cues(text: str) -> Cues:
@@ -24,13 +84,13 @@ def cues(text: str) -> Cues:
         value = json_value(text)
     except ValueError as error:
         raise ItemError(BAD_TEXT, str(error)) from None
-    transcript = value if isinstance(value, dict) else {}
-    read = next((read for recognised, read in _KINDS if recognised(transcript)), None)
-    if read is None:
+    transcript = {"segments": value} if isinstance(value, list) else value
+    form = next((form for form in _FORMS if _fits(form, transcript)), None)
+    if form is None or not isinstance(transcript, dict):
         raise NoTranscript("JSON that is not a transcript of a known kind")
     result = Cues()
     try:
-        for cue in read(transcript):
+        for cue in _cues(form, transcript):
             result.add(cue)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         why = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
@@ -38,10 +98,38 @@ def cues(text: str) -> Cues:
     return result
 
 
-def _object(value: object) -> Entry:
-    if not isinstance(value, dict):
-        raise ValueError("a value is not an object")
+def _at(value: object, path: str) -> object:
+    """What a path leads to; None if it leads nowhere."""
+    for part in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
     return value
+
+
+def _first(entry: Entry, names: Iterable[str]) -> object:
+    return next((value for name in names if (value := _at(entry, name)) not in (None, "")), None)
+
+
+def _fits(form: _Form, transcript: object) -> bool:
+    entries = _at(transcript, form.path)
+    if entries == []:
+        return form.path == "segments" and _at(transcript, "text") is not None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        return False
+    if form.words is None:
+        return any(_is_timed(entry) for entry in entries[:LOOKED])
+    return any(
+        _is_timed(entry) or isinstance(_at(entry, form.words), list) or _first(entry, _RESULT_END)
+        for entry in entries[:LOOKED]
+    )
+
+
+def _is_timed(entry: Entry) -> bool:
+    return all(_first(entry, names) is not None for names in (_TEXT, _START, {**_END, **_LENGTH}))
 
 
 def _objects(value: object) -> list[Entry]:
@@ -53,210 +141,145 @@ def _objects(value: object) -> list[Entry]:
     return value
 
 
-def _seconds(value: object) -> float:
-    """Seconds of a number, or of a text such as `1.300s`; NaN if absent."""
-    if isinstance(value, dict):  # protobuf's Duration
-        value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
-    seconds = seconds_field(value.removesuffix("s") if isinstance(value, str) else value)
-    return float("nan") if seconds is None else seconds
+def _seconds(entry: Entry, names: Mapping[str, float], units: float) -> float | None:
+    """Seconds of a number, of a text such as `1.300s`, or of protobuf's Duration."""
+    for name, per_second in names.items():
+        if (value := _at(entry, name)) is not None:
+            if isinstance(value, dict):
+                value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
+            seconds = seconds_field(value.removesuffix("s") if isinstance(value, str) else value)
+            return None if seconds is None else seconds / per_second / units
+    return None
 
 
-def _words(items: Iterable[Entry], text: str, scale: float = 1.0) -> tuple[TimedWord, ...]:
-    """Words whose text is under the key `text`; none if their times are not in order."""
-    rows = [
-        {"word": i.get(text), **{edge: _scaled(i.get(edge), scale) for edge in ("start", "end")}}
-        for i in items
-    ]
+def _times(entry: Entry, units: float) -> tuple[float | None, float | None]:
+    start, end = (_seconds(entry, names, units) for names in (_START, _END))
+    length = _seconds(entry, _LENGTH, units)
+    return start, start + length if start is not None and length is not None else end
+
+
+def _text(entry: Entry) -> str:
+    text = _first(entry, _TEXT)
+    lines = text if isinstance(text, list) else [text]
+    return " ".join(filter(None, map(text_field, lines)))
+
+
+def _words(items: Iterable[Entry], units: float) -> tuple[TimedWord, ...]:
+    """Words with their times; none if these are not in order."""
+    rows: list[dict[str, object]] = []
+    for item in items:
+        word = _text(item)
+        if item.get("type") in _MARKS:
+            if rows:
+                rows[-1]["word"] = f"{rows[-1]['word']}{word}"
+            continue
+        start, end = _times(item, units)
+        rows.append({"word": word, "start": start, "end": end})
     try:
         return timed_words(rows) or ()
     except ValueError:
         return ()
 
 
-def _scaled(value: object, scale: float) -> float | None:
-    seconds = seconds_field(value)
-    return None if seconds is None else seconds * scale
-
-
-def _whisper(value: Entry) -> Iterable[Cue]:
-    for segment in _objects(value.get("segments")):
-        text = text_field(segment.get("text")) or ""
-        words = _words(_objects(segment.get("words")), "word")
-        start, end = _seconds(segment.get("start")), _seconds(segment.get("end"))
-        yield Cue(start, end, text, text_field(segment.get("speaker")), words or None)
-
-
-def _openai_words(value: Entry) -> Iterable[Cue]:
-    words = _words(_objects(value.get("words")), "word")
-    yield Cue(0.0, None, text_field(value.get("text")) or joined(words), words=words or None)
-
-
-def _whisper_cpp(value: Entry) -> Iterable[Cue]:
-    for segment in _objects(value["transcription"]):
-        times = (_seconds(_object(segment["offsets"]).get(edge)) for edge in ("from", "to"))
-        start, end = (time / 1000 for time in times)
-        yield Cue(start, end, text_field(segment.get("text")) or "")
-
-
-def _aws(value: Entry) -> Iterable[Cue]:
-    results = _object(value["results"])
-    items = _objects(results.get("items"))
-    if segments := _objects(results.get("audio_segments")):
-        for segment in segments:
-            named = segment.get("items")
-            ids = {*named} if isinstance(named, list) else set()
-            words = _aws_words([item for item in items if item.get("id") in ids])
-            text = text_field(segment.get("transcript")) or ""
-            start, end = _seconds(segment.get("start_time")), _seconds(segment.get("end_time"))
-            speaker = text_field(segment.get("speaker_label"))
-            yield Cue(start, end, text, speaker, words or None)
+def _cues(form: _Form, transcript: Entry) -> Iterable[Cue]:
+    entries = _objects(_at(transcript, form.path))
+    if form.words is None:
+        yield from _stream(form, transcript, entries)
         return
-    labels = results.get("speaker_labels")
-    turns = _objects(labels.get("segments")) if isinstance(labels, dict) else []
-    labelled = (item for turn in turns for item in _objects(turn.get("items")))
-    # Older files state speakers apart, by start time.
-    by_start = {item.get("start_time"): item.get("speaker_label") for item in labelled}
+    if form.path == "results.audio_segments":  # which name their items
+        items = {item.get("id"): item for item in _objects(_at(transcript, "results.items"))}
+        entries = [{**e, "items": [items[n] for n in _ids(e) if n in items]} for e in entries]
+    lists = [_objects(_at(entry, form.words)) for entry in entries]
+    # Google's version 1 gives all words once more in the last result, with their speakers.
+    again = lists[-1:] if lists and not _text(entries[-1]) else []
+    for some in (again, lists) if form.path.endswith("results") else ():
+        words = [item for items in some for item in items]
+        if words and all(_first(item, _SPEAKER) for item in words):
+            yield from _turns(words, form.units, None)
+            return
+    channels, last = _channels(form, entries), 0.0
+    for entry, items, channel in zip(entries, lists, channels, strict=True):
+        words = _words(items, form.units)
+        start, end = _times(entry, form.units)
+        if not _has_any(entry, _START):
+            start = words[0].start if words else last
+        if not _has_any(entry, {**_END, **_LENGTH}):
+            end = words[-1].end if words else _seconds(entry, _RESULT_END, form.units)
+        elif end is None and entry is not entries[-1]:
+            end = math.nan
+        text = _text(entry) or joined(words)
+        if text or _has_any(entry, _START):
+            last = end or last
+            begin = math.nan if start is None else start
+            speaker = text_field(_first(entry, _SPEAKER))
+            yield Cue(begin, end, text, speaker, words or None, channel)
+
+
+def _ids(entry: Entry) -> Sequence[object]:
+    named = entry.get("items")
+    return named if isinstance(named, list) else ()
+
+
+def _has_any(entry: Entry, names: Iterable[str]) -> bool:
+    return any(name.partition(".")[0] in entry for name in names)
+
+
+def _channels(form: _Form, entries: Sequence[Entry]) -> list[Channels | None]:
+    """The channel of each entry, else that of the one before it, if they are of several."""
+    channels: list[Channels | None] = []
+    for entry in entries:
+        number = re.search(r"\d{1,2}$", str(_first(entry, _CHANNEL)))
+        last = channels[-1] if channels else None
+        channels.append((max(int(number[0]) - form.first, 0),) if number else last)
+    return channels if len({*channels}) > 1 else [None] * len(channels)
+
+
+def _stream(form: _Form, transcript: Entry, items: list[Entry]) -> Iterable[Cue]:
+    """Words one after the other, as turns where several speakers or channels are named."""
+    if form.path.startswith("results.channels"):
+        streams = _objects(_at(transcript, "results.channels"))
+        alone = len(streams) == 1
+        for number, channel in enumerate(streams):
+            whole = _at(channel, "alternatives.0")
+            about = whole if isinstance(whole, dict) else {}
+            words = _objects(about.get("words"))
+            yield from _whole(about, words, 1.0, None if alone else (number,))
+        return
+    if form.path == "results.items":  # of AWS, whose older files state speakers apart, by time
+        labelled = _objects(_at(transcript, "results.speaker_labels.segments"))
+        parts = [part for turn in labelled for part in _objects(turn.get("items"))]
+        by_start = {part.get("start_time"): part.get("speaker_label") for part in parts}
+        items = [{"speaker": by_start.get(item.get("start_time")), **item} for item in items]
+    channels = _channels(form, items)
+    about = {} if form.path.startswith("results") else transcript
+    in_ms = "utterances" in transcript or "audio_url" in transcript  # of AssemblyAI
+    for channel in sorted({*channels}, key=str):
+        some = [item for item, of in zip(items, channels, strict=True) if of == channel]
+        yield from _whole(about, some, 1e3 if in_ms else 1.0, channel)
+
+
+def _whole(
+    about: Entry, items: list[Entry], units: float, channel: Channels | None
+) -> Iterable[Cue]:
+    """The words of a recording or of one of its channels, as `about` has them as a text."""
+    spoken = (item for item in items if item.get("type") not in _MARKS)
+    speakers = {text_field(_first(item, _SPEAKER)) for item in spoken}
+    text = _text(about)
+    if not text or (len(speakers) > 1 and None not in speakers):
+        yield from _turns(items, units, channel)
+        return
+    speaker = next(iter(speakers), None)
+    yield Cue(0.0, None, text, speaker, _words(items, units) or None, channel)
+
+
+def _turns(items: Iterable[Entry], units: float, channel: Channels | None) -> Iterable[Cue]:
+    """A cue for each run of words of one speaker; marks have that of the word before them."""
     spoken, last = list[tuple[object, Entry]](), None
     for item in items:
-        if item.get("type") != "punctuation":  # which has the speaker of the word before it
-            last = item.get("speaker_label") or by_start.get(item.get("start_time"))
+        if item.get("type") not in _MARKS:
+            last = _first(item, _SPEAKER)
         spoken.append((last, item))
-    yield from _turns(spoken, _aws_words)
-
-
-def _turns(
-    items: Iterable[tuple[object, Entry]],
-    words_of: Callable[[list[Entry]], tuple[TimedWord, ...]],
-) -> Iterable[Cue]:
-    """A cue for each run of items of one speaker; `items`: (speaker, item)."""
-    for speaker, turn in groupby(items, key=lambda pair: pair[0]):
-        if words := words_of([item for _, item in turn]):
-            yield Cue(words[0].start, words[-1].end, joined(words), text_field(speaker), words)
-
-
-def _aws_words(items: list[Entry]) -> tuple[TimedWord, ...]:
-    rows: list[dict[str, object]] = []
-    for item in items:
-        content = text_field(_objects(item["alternatives"])[0]["content"]) or ""
-        if item.get("type") == "punctuation" and rows:
-            rows[-1]["word"] = f"{rows[-1]['word']}{content}"
-        else:
-            start, end = item.get("start_time"), item.get("end_time")
-            rows.append({"word": content, "start": start, "end": end})
-    return _words(rows, "word")
-
-
-def _google(value: Entry) -> Iterable[Cue]:
-    results = _objects(_google_results(value))
-    _one_channel({result.get("channelTag") for result in results})
-    last = 0.0
-    nothing: Entry = {}
-    alternatives = [next(iter(_objects(r.get("alternatives"))), nothing) for r in results]
-    word_lists = [_objects(alternative.get("words")) for alternative in alternatives]
-    # Version 1 gives the words of all results once more in the last, with their speakers.
-    once_more = word_lists[-1:]
-    if alternatives and text_field(alternatives[-1].get("transcript")):
-        once_more = []
-    for lists in (once_more, word_lists):
-        items = [item for words in lists for item in words]
-        speakers = [item.get("speakerLabel") or item.get("speakerTag") for item in items]
-        if items and all(speakers):
-            yield from _turns(zip(speakers, items, strict=True), _google_words)
-            return
-    for result, alternative, items in zip(results, alternatives, word_lists, strict=True):
-        text = text_field(alternative.get("transcript"))
-        words = _google_words(items)
-        end = _seconds(result.get("resultEndTime", result.get("resultEndOffset")))
-        if text is not None:
-            begin = words[0].start if words else last
-            last = words[-1].end if words else end
-            yield Cue(begin, last, text, words=words or None)
-
-
-def _google_words(items: list[Entry]) -> tuple[TimedWord, ...]:
-    rows = [
-        {
-            "word": item.get("word"),
-            "start": _seconds(item.get("startTime", item.get("startOffset", "0s"))),
-            "end": _seconds(item.get("endTime", item.get("endOffset"))),
-        }
-        for item in items
-    ]
-    return _words(rows, "word")
-
-
-def _deepgram(value: Entry) -> Iterable[Cue]:
-    results = _object(value["results"])
-    channels = _objects(results["channels"])
-    _one_channel(range(len(channels)))
-    if utterances := _objects(results.get("utterances")):
-        for utterance in utterances:
-            edges = utterance["start"], utterance["end"]
-            yield _deepgram_cue(utterance, *edges, utterance.get("speaker"))
-        return
-    for channel in channels:
-        best = _objects(channel.get("alternatives"))[0]
-        items = _objects(best.get("words"))
-        speakers = [item.get("speaker") for item in items]
-        if len({*speakers}) > 1 and None not in speakers:
-            yield from _turns(zip(speakers, items, strict=True), _deepgram_words)
-        else:
-            yield _deepgram_cue(best, 0.0, None, speakers[0] if speakers else None)
-
-
-def _deepgram_cue(utterance: Entry, start: object, end: object, speaker: object) -> Cue:
-    words = _deepgram_words(_objects(utterance.get("words")))
-    text = text_field(utterance.get("transcript")) or ""
-    return Cue(_seconds(start), seconds_field(end), text, text_field(speaker), words or None)
-
-
-def _deepgram_words(items: list[Entry]) -> tuple[TimedWord, ...]:
-    spelled = all(item.get("punctuated_word") for item in items)
-    return _words(items, "punctuated_word" if spelled else "word")
-
-
-def _assembly(value: Entry) -> Iterable[Cue]:
-    for utterance in _objects(value.get("utterances")) or [{**value, "start": 0}]:
-        words = _words(_objects(utterance.get("words")), "text", 0.001)
-        end = _scaled(utterance.get("end"), 0.001)
-        text, speaker = (
-            text_field(utterance.get("text")) or "",
-            text_field(utterance.get("speaker")),
-        )
-        yield Cue(_seconds(utterance.get("start")) / 1000, end, text, speaker, words or None)
-
-
-def _one_channel(channels: Iterable[object]) -> None:
-    if len({*channels}) > 1:
-        raise ValueError("its lines are of several channels, and a clip holds all channels")
-
-
-def _results(value: Entry) -> Entry:
-    results = value.get("results")
-    return results if isinstance(results, dict) else {}
-
-
-def _google_results(value: Entry) -> object:
-    answer = value.get("response")  # of a long-running operation
-    return (answer if isinstance(answer, dict) else value).get("results")
-
-
-def _has_whisper_segments(value: Entry) -> bool:
-    segments = value.get("segments")
-    if segments == []:
-        return "text" in value
-    first = segments[0] if isinstance(segments, list) else None
-    return isinstance(first, dict) and {"start", "end", "text"} <= first.keys()
-
-
-#: Which keys identify a kind, the most specific first.
-_KINDS: tuple[tuple[Callable[[Entry], bool], Callable[[Entry], Iterable[Cue]]], ...] = (
-    (lambda value: "channels" in _results(value), _deepgram),
-    (lambda value: "items" in _results(value), _aws),
-    (lambda value: isinstance(_google_results(value), list), _google),
-    (lambda value: isinstance(value.get("transcription"), list), _whisper_cpp),
-    (lambda value: "text" in value and "audio_url" in value, _assembly),
-    (lambda value: {"text", "utterances", "words"} <= value.keys(), _assembly),
-    (_has_whisper_segments, _whisper),
-    (lambda value: "text" in value and isinstance(value.get("words"), list), _openai_words),
-)
+    for speaker, turn in groupby(spoken, key=lambda pair: pair[0]):
+        if words := _words([item for _, item in turn], units):
+            times = words[0].start, words[-1].end
+            yield Cue(*times, joined(words), text_field(speaker), words, channel)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from xml.etree.ElementTree import Element
@@ -17,7 +18,7 @@ from ...recording.tracks import channel_side
 from .._lists import SILENT
 from .._text_encoding import BAD_TEXT
 from .captions import read_xml
-from .cues import Cue, Cues, joined
+from .cues import Cue, Cues, joined, said
 
 #: Aligners' labels for what is not a word.
 NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "<nib>", "#"}
@@ -66,8 +67,7 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
     for tier in taken:
         speaker = tier.speaker or (tier.name if len(taken) > 1 else None)
         if _is_words(tier):
-            if words := _words(tier):
-                cues.add(Cue(0.0, None, joined(words), speaker, words))
+            _add(cues, _words(tier), speaker)
             continue
         for start, end, text in tier.spans:
             if text.strip() not in NO_WORD:
@@ -84,25 +84,47 @@ def _words(tier: Tier) -> tuple[TimedWord, ...]:
     return tuple(TimedWord(text.strip(), start, end) for start, end, text in spans)
 
 
+def _add(
+    cues: Cues, words: Sequence[TimedWord], speaker: str | None, channels: Channels | None = None
+) -> None:
+    """Adds words as one cue; as one for each turn, where some are marked as not understood, which
+    cost the cue that they are in."""
+    text = joined(words)
+    if said(text).unheard:
+        _add_turns(cues, [(speaker, word) for word in words], channels)
+    elif words:
+        cues.add(Cue(0.0, None, text, speaker, tuple(words), channels))
+
+
 def _turns(tiers: list[Tier]) -> Cues:
-    """Tiers of words, one a speaker, as turns, which end with a pause or where another speaks."""
-    turns: list[list[tuple[str, TimedWord]]] = []
-    every = []
+    """Tiers of words, one a speaker, as turns."""
+    spoken: list[tuple[str | None, TimedWord]] = []
     for tier in tiers:
         named = _SPEAKERS.fullmatch(tier.name)
         speaker = tier.speaker or (named[1] if named else tier.name)
-        every += [(speaker, word) for word in _words(tier)]
-    for speaker, word in sorted(every, key=lambda pair: (pair[1].start, pair[1].end)):
+        spoken += [(speaker, word) for word in _words(tier)]
+    cues = Cues()
+    _add_turns(cues, sorted(spoken, key=lambda pair: (pair[1].start, pair[1].end)))
+    return cues
+
+
+def _add_turns(
+    cues: Cues,
+    spoken: Iterable[tuple[str | None, TimedWord]],
+    channels: Channels | None = None,
+) -> None:
+    """Adds words with their speakers as turns, which end with a pause or where another speaks."""
+    turns: list[list[tuple[str | None, TimedWord]]] = []
+    for speaker, word in spoken:
         last = turns[-1][-1] if turns else None
         if last and last[0] == speaker and word.start - last[1].end < PAUSE:
             turns[-1].append((speaker, word))
         else:
             turns.append([(speaker, word)])
-    cues = Cues()
     for turn in turns:
         words = tuple(word for _, word in turn)
-        cues.add(Cue(words[0].start, words[-1].end, joined(words), turn[0][0], words))
-    return cues
+        times = words[0].start, words[-1].end
+        cues.add(Cue(*times, joined(words), turn[0][0], words, channels))
 
 
 def _names(tiers: list[Tier]) -> str:
@@ -125,6 +147,7 @@ def textgrid(text: str) -> list[Tier]:
         for match in _TOKEN.finditer(text)
     ]
     tiers: list[Tier] = []
+    points = False
     position = next(
         (n for n, t in enumerate(tokens) if t in ("IntervalTier", "TextTier")), len(tokens)
     )
@@ -145,8 +168,13 @@ def textgrid(text: str) -> list[Tier]:
             if kind == "IntervalTier":
                 spans = [(float(start), float(end), str(label)) for start, end, label in rows]
                 tiers.append(Tier(str(name), spans))
+            else:
+                points = points or count > 0
     except (ValueError, TypeError, OverflowError):
         raise ItemError(BAD_TEXT, "its tiers have more or fewer entries than it states") from None
+    if points and not tiers:
+        why = "it has point tiers alone, whose labels have no end; make interval tiers of them"
+        raise ItemError(BAD_TEXT, why)
     return tiers
 
 
@@ -171,16 +199,22 @@ def _of_elan(stem: str, root: Element) -> list[Tier]:
     times = {slot: int(value) / 1000 + origin for slot, value in slots if value}
     tiers = []
     for tier in root.iter("TIER"):
-        spans = []
+        spans: list[tuple[float, float, str]] = []
+        last = ""
         for annotation in tier.iter("ALIGNABLE_ANNOTATION"):
-            edges = (annotation.get(f"TIME_SLOT_REF{number}", "") for number in (1, 2))
+            edges = [annotation.get(f"TIME_SLOT_REF{number}", "") for number in (1, 2)]
             start, end = (times.get(slot, math.nan) for slot in edges)
-            spans.append((start, end, annotation.findtext("ANNOTATION_VALUE", "")))
+            text = annotation.findtext("ANNOTATION_VALUE", "")
+            if spans and edges[0] == last and last not in times:  # both are parts of one span
+                start, _, before = spans.pop()
+                text = f"{before} {text}"
+            spans.append((start, end, text))
+            last = edges[1]
         tiers.append(Tier(tier.get("TIER_ID", ""), spans, tier.get("PARTICIPANT") or None))
     return tiers
 
 
-_LABEL = re.compile(r"(\d+(?:[.,]\d+)?)\t(\d+(?:[.,]\d+)?)(?:\t(.*))?")
+_LABEL = re.compile(r"(\d+(?:[.,]\d+)?)\t(\d+(?:[.,]\d+)?)(?:\t([^\t]*))?")
 #: `{ um / uh / @ }`: of alternatives the first counts; `@` is silence.
 _ALTERNATIVES = re.compile(r"\{(?:\s*@\s*|([^{}/]*))(?:/[^{}/]*)+\}")
 NO_SPEECH = ("ignore_time_segment_in_scoring", "inter_segment_gap", "<excluded>")
@@ -189,36 +223,35 @@ NO_SPEECH = ("ignore_time_segment_in_scoring", "inter_segment_gap", "<excluded>"
 def ctm(text: str, stem: str) -> Cues:
     """CTM: `file channel start duration word [confidence]`; all words of a channel are one cue.
     `%hesitation` and its like are sounds."""
-    rows = _rows(text, stem, 5, "file channel start duration word")
+    rows = _rows(text, stem, "file channel start duration word", 2)
     sides = _sides(rows)
     spoken: dict[Channels | None, list[TimedWord]] = {}
     later = False  # within the second or a later one of alternatives, of which the first counts
-    for _, channel, start, duration, word, *_ in rows:
-        mark = word.upper()
+    for row, start, duration in rows:
+        word, mark = row[4], row[4].upper()
+        is_sound = word.startswith(("<", "%", "@")) and not said(word).unheard
         if mark in ("<ALT>", "<ALT_BEGIN>", "<ALT_END>"):
             later = mark == "<ALT>"
-        elif not later and word not in SILENT and not word.startswith(("<", "%", "@")):
-            timed = TimedWord(word, _number(start), _number(start) + _number(duration))
-            spoken.setdefault(sides[channel], []).append(timed)
+        elif not later and word not in SILENT and not is_sound:
+            timed = TimedWord(word, start, start + duration)
+            spoken.setdefault(sides[row[1]], []).append(timed)
     cues = Cues()
     for channels, heard in spoken.items():
-        heard.sort(key=lambda word: word.start)
-        cues.add(Cue(0.0, None, joined(heard), words=tuple(heard), channels=channels))
+        _add(cues, sorted(heard, key=lambda word: word.start), None, channels)
     return cues
 
 
 def stm(text: str, stem: str) -> Cues:
     """STM: `file channel speaker start end [<label>] text`."""
     cues = Cues()
-    rows = _rows(text, stem, 5, "file channel speaker start end text")
+    rows = _rows(text, stem, "file channel speaker start end text", 3)
     sides = _sides(rows)
-    for row in rows:
+    for row, start, end in rows:
         content = re.sub(r"^<[^<>]*>\s*", "", row[5]) if len(row) > 5 else ""
         content = _ALTERNATIVES.sub(r"\1", content)
         if content.strip().lower() in NO_SPEECH or row[2].lower() in NO_SPEECH:
             content = ""
-        times = _number(row[3]), _number(row[4])
-        cues.add(Cue(*times, content, row[2], channels=sides[row[1]]))
+        cues.add(Cue(start, end, content, row[2], channels=sides[row[1]]))
     return cues
 
 
@@ -237,26 +270,42 @@ def labels(text: str) -> Cues | None:
     return cues if lines else None
 
 
-def _rows(text: str, stem: str, least: int, what: str) -> list[list[str]]:
-    """The fields of the lines about the recording `stem`; all lines if they name only one."""
-    rows = []
+#: The fields of a line, and two of them as numbers.
+_Row = tuple[list[str], float, float]
+
+
+def _rows(text: str, stem: str, what: str, times: int) -> list[_Row]:
+    """The lines about the recording `stem`; all lines if they name only one. `what`: their fields,
+    of which the last may be empty; `times`: the first of two with numbers."""
+    rows: list[_Row] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith(";;"):
             continue
-        row = line.split(None, least)
-        if len(row) < least:
+        row = line.split(None, 5)
+        if len(row) < 5:
             raise ItemError(BAD_TEXT, f"line {number} is not `{what}`")
-        rows.append(row)
-    if len({row[0] for row in rows}) > 1:
-        rows = [row for row in rows if row[0] == stem]
+        try:
+            # `*` stands in a line that marks alternatives.
+            seconds = [float(row[place].replace("*", "0")) for place in (times, times + 1)]
+        except ValueError:
+            seconds = [math.nan]
+        if not all(0 <= second < math.inf for second in seconds):
+            raise ItemError(
+                BAD_TEXT,
+                f"line {number}: {' and '.join(row[times : times + 2])[:40]!r} are not seconds; "
+                f"it should be `{what}`",
+            )
+        rows.append((row, *seconds))
+    if len({row[0] for row, *_ in rows}) > 1:
+        rows = [row for row in rows if row[0][0] == stem]
         if not rows:
             raise ItemError(BAD_TEXT, f"no line of it names the recording {stem}")
     return rows
 
 
-def _sides(rows: list[list[str]]) -> dict[str, Channels | None]:
+def _sides(rows: list[_Row]) -> dict[str, Channels | None]:
     """The channel that each name stands for; a single name stands for the whole file."""
-    names = {row[1] for row in rows}
+    names = {row[1] for row, *_ in rows}
     if len(names) == 1:
         return dict.fromkeys(names)
     sides = {name: channel_side(name, names) for name in names}
@@ -265,13 +314,3 @@ def _sides(rows: list[list[str]]) -> dict[str, Channels | None]:
             BAD_TEXT, f"{unknown[0][:20]!r} is not a channel: write A, B, or a number from 1"
         )
     return sides
-
-
-def _number(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise ItemError(BAD_TEXT, f"{text[:20]!r} is not a time in seconds")
-    return seconds

@@ -296,6 +296,11 @@ def test_languages_of_one_script_and_cues_of_three_lines(
     assert "in two languages" in (refused.error or ("", ""))[1]
 
 
+def test_two_voices_of_a_line_are_of_no_speaker(tmp_path: Path) -> None:
+    cue = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Anna>So.</v> <v Bob>Yes.</v>\n"
+    assert one(tmp_path, "a.vtt", cue).segments == (Segment(1.0, 2.0, None, "So. Yes."),)
+
+
 def test_signs_on_the_picture_are_not_said(tmp_path: Path) -> None:
     rows = [
         "Default,,Said.",
@@ -445,6 +450,22 @@ READ: dict[str, tuple[str, str, dict[str, Any], list[tuple[float, float | None, 
          [(0, 1, "so"), (7, 8, "on")]),
     "annotations of ELAN without times of their own are part of a span":
         ("a.eaf", PARTS, {}, [(1, 3, "One two three")]),
+    "markup of a line end parts words":
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,500\n<b>One</b><br/>two.\n\n"
+         "2\n00:00:03,000 --> 00:00:04,500\nThree.\n", {}, BOTH),
+    "where many lines begin with names, so do all":
+        ("a.vtt", vtt(0.9, "Anna Lee: One.", "Bob: Two.", "Anna Lee: Three.", "Note: four."), {},
+         [(0, 0.9, "One."), (1, 1.9, "Two."), (2, 2.9, "Three."), (3, 3.9, "four.")]),
+    "a sentence does not go on in another voice":
+        ("a.vtt", vtt(0.9, "Anna Lee: I think", "Anna Lee: so.", "Anna Lee: And we", "Bob: No.",
+                      "Anna Lee: Yes."), {},
+         [(0, 1.9, "I think so."), (2, 2.9, "And we"), (3, 3.9, "No."), (4, 4.9, "Yes.")]),
+    "a colon in some lines names nobody":
+        ("a.vtt", vtt(0.9, "One.", "Two.", "Note: three.", "Four.", "Five.", "Six: seven."), {},
+         [(0, 0.9, "One."), (1, 1.9, "Two."), (2, 2.9, "Note: three."), (3, 3.9, "Four."),
+          (4, 4.9, "Five."), (5, 5.9, "Six: seven.")]),
+    "pictures of a film are no text":
+        ("a.vtt", vtt(1, "a.jpg#xywh=0,0,9,9", "a.jpg#xywh=9,0,9,9"), {}, []),
     "LRC": ("a.lrc", "[ti:x]\n[00:01.00]One two.\n[00:02.50]\n[00:03.00]Three.\n[00:04.50]\n",
             {}, BOTH),
     "times of TTML count from what they are in":

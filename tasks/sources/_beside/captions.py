@@ -63,6 +63,8 @@ def blocks(text: str) -> Cues:
             "it was joined from parts of a stream, each with a clock of its own (X-TIMESTAMP-MAP); "
             "write one file of them: ffmpeg -i PLAYLIST.m3u8 FILE.vtt",
         )
+    if "#xywh=" in text[:HEAD]:
+        raise NoTranscript("its cues name pictures of the film")
     cues = Cues()
     lines = _PRINTED.sub(r"\1 --> \2\n\3", text).splitlines()
     starts = [n for n, line in enumerate(lines) if "-->" in line or _TIMES.fullmatch(line)]

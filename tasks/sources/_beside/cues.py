@@ -10,7 +10,8 @@ marks, as in CHAT, which are no part of a clip's text (`package.text_marks`).
     [inaudible], <UNK>, [ __ ]                words that nobody understood: kept, and reported
 
 A name before a colon is a speaker's if it is in capitals, and what follows is not; if it is
-`Speaker` with a number; if it is in square brackets; or if two lines of the file begin with it.
+`Speaker` with a number; if it is in square brackets; or if two lines of the file begin with it, or
+many lines with such a name.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ from .._text_encoding import BAD_TEXT
 
 MOST = 100_000  # cues of a recording
 NOT_TIMED = "without a time", "without a length"
+NAMED = 3, 0.4  # lines, and their share, that begin with a name where all such are speakers
 OVERLAP = 0.05  # s by which cues may overlap unnoticed: times are rounded
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>")
 _TAG = re.compile(
     r"<rt>[^<>]*</rt>"  # how a word is read
-    r"|</?(?:i|b|u|s|c|v|em|strong|font|span|br|p|div|ruby|rt|lang)(?:[\s.][^<>]*)?/?>"
+    r"|</?(?:i|b|u|s|c|v|em|strong|font|span|ruby|rt|lang)(?:[\s.][^<>]*)?/?>"
     r"|<(?:\d+:)?\d\d:\d\d\.\d{3}>|\{\\[^{}]*\}",
     re.IGNORECASE,
 )
+_BREAK = re.compile(r"</?(?:br|p|div)(?:\s[^<>]*)?/?>", re.IGNORECASE)
 _SUNG = re.compile(r"[♪♫♬♩].*")
 #: What the rule looks for begins or ends with one of these, or is a mark before a line.
 _MARK = re.compile(
@@ -88,7 +91,12 @@ class Said(NamedTuple):
 
 def untagged(line: str) -> str:
     """A line without its markup."""
-    return _TAG.sub("", html.unescape(line))
+    return _TAG.sub("", _lines(line))
+
+
+def _lines(raw: str) -> str:
+    """A text with line ends in place of their markup."""
+    return _BREAK.sub("\n", html.unescape(raw))
 
 
 def said(raw: str, recurring: frozenset[str] = frozenset()) -> Said:
@@ -96,35 +104,35 @@ def said(raw: str, recurring: frozenset[str] = frozenset()) -> Said:
     if not _MARK.search(raw):  # most texts
         return Said(" ".join(raw.split()) if any(map(str.isalnum, raw)) else "")
     lines, speakers, last = [], dict[str | None, None](), None
-    for line in html.unescape(raw).splitlines():
-        voice = _VOICE.search(line)
+    for line in _lines(raw).splitlines():
+        voices = [voice.strip() for voice in _VOICE.findall(line)]
         line = _TAG.sub("", line).strip()
         name, line = _prefix(line, recurring)
-        if voice:
-            name = voice[1].strip()
-        last = name or last
+        named = voices or [name or last]
+        last = named[-1]
         line = _marked(line)
         lines.append(line)
         if any(map(str.isalnum, without_sounds(line))):
-            speakers[last] = None
+            speakers |= dict.fromkeys(named)
     only = next(iter(speakers)) if len(speakers) == 1 else None
     text = " ".join(" ".join(lines).split()) if speakers else ""
     return Said(text, only, bool(_UNHEARD.search(text)))
 
 
 def recurring(texts: Iterable[str]) -> frozenset[str]:
-    """Names before a colon with which at least two lines of a file begin."""
-    texts = [text for text in texts if ":" in text or "：" in text]
-    if not texts:  # most files
-        return frozenset()
+    """Names before a colon with which at least two lines of a file begin; all of these, where many
+    lines begin with one."""
+    lines = [line for text in texts for line in text.splitlines() if line.strip()]
     counts = Counter[str]()
-    for text in texts:
-        for line in text.splitlines():
+    for line in lines:
+        if ":" in line or "：" in line:
             match = _NAME.match(_undashed(_TAG.sub("", line).strip()))
             name = match and match["plain"]
             if name and _CAPITALISED.fullmatch(name) and not name[0].islower():
                 counts[name] += 1
-    return frozenset(name for name, count in counts.items() if count > 1)
+    least, share = NAMED
+    least = 1 if counts.total() >= max(least, share * len(lines)) else 2
+    return frozenset(name for name, count in counts.items() if count >= least)
 
 
 def _undashed(line: str) -> str:

@@ -21,7 +21,7 @@ from itertools import pairwise
 from ... import scoring
 from ...recording import TimedWord
 from .captions import clock
-from .cues import OVERLAP, Cue, said, untagged
+from .cues import OVERLAP, Cue, recurring, said, untagged
 
 LEAST = 3  # cues that show what machines do
 SHARE = 0.4  # of the cues
@@ -128,37 +128,37 @@ def unmarked(cues: Sequence[Cue]) -> bool:
 def _joined(cues: Sequence[Cue], ended: Sequence[bool] = ()) -> list[Cue]:
     """Cues that follow each other without a pause, or the end of a sentence, as one. Each keeps its
     time, as its words do, so that the whole can be cut."""
+    names = recurring(cue.text for cue in cues)
     runs: list[list[Cue]] = []
     for n, cue in enumerate(cues):
         last = runs[-1][-1] if runs else None
-        goes_on = last is not None and not (ended and ended[n - 1]) and _follows(last, cue)
+        goes_on = last is not None and not (ended and ended[n - 1]) and _follows(last, cue, names)
         if goes_on and (cue.end or 0.0) - runs[-1][0].start <= LONGEST:
             runs[-1].append(cue)
         else:
             runs.append([cue])
-    return [_whole(run) if len(run) > 1 else run[0] for run in runs]
+    return [_whole(run, names) if len(run) > 1 else run[0] for run in runs]
 
 
-def _follows(last: Cue, cue: Cue) -> bool:
+def _follows(last: Cue, cue: Cue, names: frozenset[str]) -> bool:
     """Whether a cue may continue the one before it: without a pause, in the same voice, and both
     with words that are understood."""
     if last.end is None or cue.end is None or not -PAUSE <= cue.start - last.end < PAUSE:
         return False
     if _OTHER_SPEAKER.match(untagged(cue.text)):
         return False
-    heard = [said(one.text) for one in (last, cue)]
+    heard = [said(one.text, names) for one in (last, cue)]
     if any(says.unheard or not says.text for says in heard):
         return False
     voices = [one.speaker or says.speaker for one, says in zip((last, cue), heard, strict=True)]
     return voices[1] in (None, voices[0]) and last.channels == cue.channels
 
 
-def _whole(run: Sequence[Cue]) -> Cue:
-    words = [
-        word
-        for cue in run
-        for word in cue.words or (TimedWord(said(cue.text).text, cue.start, cue.end or cue.start),)
-    ]
+def _whole(run: Sequence[Cue], names: frozenset[str]) -> Cue:
+    words: list[TimedWord] = []
+    for cue in run:
+        text = said(cue.text, names).text
+        words += cue.words or (TimedWord(text, cue.start, cue.end or cue.start),)
     end = max(cue.end or 0.0 for cue in run)
     return replace(run[0], end=end, text="\n".join(cue.text for cue in run), words=tuple(words))
 

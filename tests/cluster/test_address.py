@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import ValidationError
 
-from tests.faults.command import Site, soon
+from tests.faults.command import PATIENCE, Site, soon
 from tests.helpers import by_hand, certificates, corpus, tiers
 from uttermill.flows.cluster import address
 from uttermill.flows.cluster.cluster import Cluster
@@ -149,7 +149,7 @@ def test_a_scheduler_that_is_lost_is_one_sentence_and_loses_nothing(
         assert "Traceback" not in ended.stderr
         if when == "in a call":
             hold.unlink()
-            assert worker.wait(60) == 0, "it ends, and its supervisor starts it again"
+            assert worker.wait(PATIENCE) == 0, "it ends, and its supervisor starts it again"
             with (
                 by_hand.scheduler(tmp_path, port=port) as there,
                 by_hand.worker(tmp_path, there, UTTERMILL_GATE=str(site.gate)),

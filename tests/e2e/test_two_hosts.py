@@ -24,7 +24,7 @@ import pytest
 
 from tests.asr.test_openai_api import Request, Stub
 from tests.e2e import hosts
-from tests.faults.command import Ended, Site, differences, packaged, soon
+from tests.faults.command import PATIENCE, Ended, Site, differences, packaged, soon
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from tests.laws.test_names import OTHER_LOCALE
@@ -259,10 +259,10 @@ def test_workers_that_are_not_fit_are_refused(
     assert there["bare"] in said["thread caps"]
     assert f"{there['old']} uttermill 9.9 (here" in said["versions"]
 
-    assert alone.wait(60) != 0
+    assert alone.wait(PATIENCE) != 0
     assert "this worker has uttermill" in cluster.said()
     assert "and the client 9.9; install 9.9 here" in cluster.said()
-    assert ascii_only.wait(60) != 0
+    assert ascii_only.wait(PATIENCE) != 0
     assert "this worker reads names of files as ascii; start it with PYTHONUTF8=1" in cluster.said()
     assert not {"alone", "ascii"} & {*cluster.there()}
 

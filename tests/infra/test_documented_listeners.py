@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.faults.command import Site, soon
+from tests.faults.command import PATIENCE, Site, soon
 from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.listeners import LOOPBACK, Place
 from tests.helpers.namespaces import Network, network
@@ -147,7 +147,7 @@ def test_machines_by_hand(net: Network, tmp_path: Path) -> None:
     for more, ended in (([], 0), (["cluster.tls=none"], 1)):
         command = shlex.join(["python", "-c", code, *more])
         process = net.start(command, tmp_path, PYTHONPATH=str(ROOT))
-        assert process.wait(60) == ended, log(net, tmp_path)
+        assert process.wait(PATIENCE) == ended, log(net, tmp_path)
 
 
 @pytest.mark.cluster

@@ -514,7 +514,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> image.Image:
     make = [sys.executable, "-m", "venv", "--without-pip", str(venv)]
     subprocess.run(make, check=True)
     (site,) = (venv / "lib").glob("python*/site-packages")
-    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    ours = [place for place in sys.path if Path(place).name == site.name]  # perhaps of two venvs
+    (site / "dependencies.pth").write_text("\n".join(ours))
     (venv / "bin/pip").write_text(f'#!/bin/sh\nexec "{venv}/bin/python" -m pip "$@"\n')
     (venv / "bin/pip").chmod(stat.S_IRWXU)
     made = image.Image(ROOT, home / "root", venv)

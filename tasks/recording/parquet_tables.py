@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from ..base.errors import ItemError
 from ..storage import bounds
 from ..storage.bounds import megabytes
+from ..storage.tables import wide
 from .names import display_text
 
 Source: TypeAlias = pa.NativeFile | BinaryIO
@@ -164,7 +165,9 @@ class Table:
             source.seek(0)
             self.file = pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20)
             self.groups = list(map(self.file.metadata.row_group, range(self.file.num_row_groups)))
-            self.schema = self.file.schema_arrow
+            schema = self.file.schema_arrow
+            fields = [field.with_type(_without_views(field.type)) for field in schema]
+            self.schema = pa.schema(fields, schema.metadata)
             columns = map(self.file.schema.column, range(self.file.metadata.num_columns))
             self._number = {column.path: number for number, column in enumerate(columns)}
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -223,7 +226,9 @@ class Table:
                 rows, row_groups=[group], columns=list(names), use_threads=False
             ):
                 columns = [
-                    column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                    column.dictionary_decode()
+                    if pa.types.is_dictionary(column.type)
+                    else column.cast(_without_views(column.type))
                     for column in batch.columns
                 ]
                 self._left -= sum(column.nbytes for column in columns)
@@ -240,6 +245,11 @@ class Table:
 
     def __exit__(self, *exc: object) -> None:
         self._source.close()  # pyarrow closes no file that it was given
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """A type whose values pyarrow can measure; Polars writes others."""
+    return wide(kind) if "view" in str(kind) else kind
 
 
 def _short(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from pydantic import Field
 from ..base.errors import ItemError
 from ..recording import Locator, Recording, file_kinds, unreachable
 from ..recording.guard import display_path, file_state
-from ..recording.names import safe_name
+from ..recording.names import display_text, safe_name
 from ..recording.parquet_tables import Table, table_of
 from ..settings.base import READ
 from ..storage import bounds, regular
@@ -92,6 +92,13 @@ def notes(settings: Settings) -> list[str]:
             given = _columns.given_by(title, {"audio": (columns.audio,), **roles})
             unused = _columns.not_used(others, used | {*columns.roles.values()})
             sentences.append(given + unused)
+            nested = [f.name for f in file.schema if pa.types.is_nested(f.type)]
+            if "text" not in roles and (name := _columns.first("text", nested)):
+                kind = display_text(str(file.schema.field(name).type))[:80]
+                sentences.append(
+                    f"the column {name!r} holds {kind}, not texts, and is not taken; write the "
+                    "text as a column of its own"
+                )
             values = [field.name for field in file.schema if _is_value(field.type)][:MOST_COLUMNS]
             head, pattern = _head(file, values, {}), "{role}_column: {name}"
             sentences += _columns.of_columns(head, roles, used, "column", pattern, ROLES)
@@ -168,12 +175,11 @@ def _columns_of(table: Table, settings: Settings) -> Columns:
     fitting = [field.name for field in schema if _is_value(field.type)]
     given = {role: named[role] or _columns.first(role, fitting) for role in ROLES}
     roles = {role: name for role, name in given.items() if name is not None}
-    language = roles.get("language")
     if struct.get_field_index("path") >= 0 and _is_value(struct.field("path").type):
         roles["path"] = f"{audio}.path"
     kept = [name for name in settings.kept_names if name in schema.names]
     labels = [name for name in kept if not pa.types.is_nested(schema.field(name).type)]
-    classes = {name: _class_names(schema, name) for name in filter(None, (*kept, language))}
+    classes = {name: _class_names(schema, name) for name in (*kept, *roles.values())}
     return Columns(audio, roles, labels, classes)
 
 

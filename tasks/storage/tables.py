@@ -294,7 +294,7 @@ def take(table: pa.Table, rows: NDArray[np.integer]) -> pa.Table:
         return table.combine_chunks().take(pa.array(rows))
     columns = []
     for column in table.columns:
-        wide = column.cast(_wide(column.type)).combine_chunks()
+        wide = column.cast(wide(column.type)).combine_chunks()
         columns.append(pa.chunked_array(_pieces(wide, rows, column.type), column.type))
         del wide
     return pa.table(columns, schema=table.schema)
@@ -310,18 +310,18 @@ def _pieces(column: pa.Array, rows: NDArray[np.integer], kind: pa.DataType) -> I
         yield from _pieces(column, half, kind)
 
 
-def _wide(kind: pa.DataType) -> pa.DataType:
-    """The same type with 64-bit offsets."""
+def wide(kind: pa.DataType) -> pa.DataType:
+    """The same type with 64-bit offsets, in place of views, too."""
     types = pa.types
-    if types.is_string(kind):
+    if types.is_string(kind) or types.is_string_view(kind):
         return pa.large_string()
-    if types.is_binary(kind):
+    if types.is_binary(kind) or types.is_binary_view(kind):
         return pa.large_binary()
     if types.is_list(kind):
-        return pa.large_list(kind.value_field.with_type(_wide(kind.value_type)))
+        return pa.large_list(kind.value_field.with_type(wide(kind.value_type)))
     if types.is_struct(kind):
         fields = (kind.field(number) for number in range(kind.num_fields))
-        return pa.struct([field.with_type(_wide(field.type)) for field in fields])
+        return pa.struct([field.with_type(wide(field.type)) for field in fields])
     return kind
 
 

@@ -18,7 +18,7 @@ from uttermill.tasks import plugins
 from uttermill.tasks.base import language_codes
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins import resolve_source
-from uttermill.tasks.recording import Recording
+from uttermill.tasks.recording import Recording, container
 from uttermill.tasks.settings import Source
 from uttermill.tasks.sources.table import suggested
 from uttermill.tasks.stages.listing import entries, skipped
@@ -135,6 +135,34 @@ def test_dictionary_columns_are_read(tmp_path: Path) -> None:
     pq.write_table(pa.table({"audio": [sound(), sound()], **columns}), path)
     found = [(r.text, r.speaker, r.language) for r in listed("hf_parquet", path)]
     assert found == [("one", "a", "en"), ("two", None, "en")]
+
+
+def test_views_are_read(tmp_path: Path) -> None:
+    """Polars has them for texts and bytes."""
+    path = tmp_path / "a.parquet"
+    kind = pa.struct([("bytes", pa.binary_view()), ("path", pa.string_view())])
+    texts = pa.array(["one", None], pa.string_view())
+    cells = [{"bytes": b"RIFF", "path": "a"}, {"bytes": None, "path": "b"}]
+    pq.write_table(pa.table({"audio": pa.array(cells, kind), "text": texts}), path)
+    found = listed("hf_parquet", path)
+    assert [(r.text, r.source_id) for r in found] == [("one", "a"), (None, "b")]
+    assert container.digest(found[0].locator)[1] == len(b"RIFF")
+
+
+def test_a_speaker_may_be_a_class(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    feature = {"names": ["anna", "bob"], "_type": "ClassLabel"}
+    about = {"huggingface": json.dumps({"info": {"features": {"speaker": feature}}})}
+    table = pa.table({"audio": [sound()], "speaker": [1]})
+    pq.write_table(table.replace_schema_metadata(about), path)
+    assert listed("hf_parquet", path)[0].speaker == "bob"
+
+
+def test_texts_within_a_column_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"audio": [sound()], "text": [["one"]]}), path)
+    says = "the column 'text' holds list<element: string>, not texts, and is not taken"
+    assert any(says in one for one in notes("hf_parquet", path))
 
 
 def test_a_list_of_a_part_of_a_folder_does_not_stand_for_all_of_it(tmp_path: Path) -> None:

@@ -205,21 +205,20 @@ class Line:
 
 @dataclass(slots=True)
 class _Part:
-    """The lines about the same channels of a file; `segments` is an ordered set."""
+    """The lines about the same channels of a file; `segments`: by their times and speakers."""
 
     first: Line
-    segments: dict[Segment, None] = field(default_factory=dict)
+    segments: dict[tuple[float, float | None, str | None], Segment] = field(default_factory=dict)
 
     def add(self, line: Line) -> str | None:
         first = self.first
         ends = line.names == "all" or first.segment.end == line.segment.end
         alike = first.names == line.names != "span" and ends
-        if self.segments and (
-            alike or "all" in (first.names, line.names) or line.segment in self.segments
-        ):
-            text = (first if alike else line).segment.text
-            return _lists.again("duplicate_line", text, line.segment.text)
-        self.segments[line.segment] = None
+        key = line.segment.start, line.segment.end, line.segment.speaker
+        if self.segments and (alike or "all" in (first.names, line.names) or key in self.segments):
+            same = first.segment if alike else self.segments.get(key, line.segment)
+            return _lists.again("duplicate_line", same.text, line.segment.text)
+        self.segments[key] = line.segment
         return None
 
     @property
@@ -228,7 +227,7 @@ class _Part:
         line = self.first
         # Word times need a segment to be cut from, even where it is the whole file.
         is_whole = line.names != "span" and len(self.segments) == 1
-        return None if is_whole and not line.segment.words else (*self.segments,)
+        return None if is_whole and not line.segment.words else (*self.segments.values(),)
 
     def recording(self, root: str) -> Recording:
         """The recording of the file, or of some of its channels."""

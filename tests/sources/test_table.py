@@ -41,6 +41,15 @@ def errors(path: Path, **options: Any) -> dict[str, str]:
     return {r.path: r.error[1] for r in recs(listed("table", path, **options)) if r.error}
 
 
+def test_a_span_has_one_text_of_a_speaker(tmp_path: Path) -> None:
+    rows = ["1,2,a,one", "1,2,a,one", "1,2,a,other", "1,2,b,two", "1,3,a,three"]
+    table = "audio,start,end,speaker,text\n" + "".join(f"a.wav,{row}\n" for row in rows)
+    items = listed("table", made(tmp_path, table))
+    [found] = recs(items)
+    assert [segment.text for segment in found.segments or ()] == ["one", "two", "three"]
+    assert ignored(items) == {"x.csv:3": "duplicate_line", "x.csv:4": "other_text"}
+
+
 @pytest.mark.parametrize("written", ["in\\e\u0301.wav", "in/\u00e9.wav", "in\\\u00e9.wav"])
 @pytest.mark.parametrize("name", ["e\u0301.wav", "\u00e9.wav"])
 def test_names_as_other_systems_write_them(tmp_path: Path, name: str, written: str) -> None:

@@ -193,6 +193,19 @@ def test_webmaus_words(tmp_path: Path) -> None:
         assert segment.text == "so what"
 
 
+def test_words_in_a_tier_of_another_name(tmp_path: Path) -> None:
+    words = [
+        (0.5 * n, 0.5 * n + 0.5, word)
+        for n, word in enumerate(["uno", "dos", "tres", "cuatro", "seis"])
+    ]
+    [segment] = one(tmp_path, "a.TextGrid", grid(palabras=words)).segments or ()
+    assert (segment.text, len(segment.words or ())) == ("uno dos tres cuatro seis", 5)
+    text = grid(frases=[(0, 2.5, "Uno, dos …")], palabras=words)
+    assert one(tmp_path, "a.TextGrid", text).segments == (Segment(0.0, 2.5, None, "Uno, dos …"),)
+    prompts = grid(prompts=[(start * 4, end * 4 - 1, word) for start, end, word in words])
+    assert len(one(tmp_path, "a.TextGrid", prompts).segments or ()) == 5
+
+
 def test_two_speakers_of_an_aligner_take_turns(tmp_path: Path) -> None:
     anna = [(0.0, 0.5, "so"), (0.5, 1.0, "what"), (4.0, 4.5, "right")]
     bob = [(1.2, 1.6, "well"), (1.6, 2.0, "this"), (2.8, 3.0, "then")]
@@ -341,7 +354,7 @@ def test_texts_of_other_kinds_are_named_with_what_to_do(
 def test_names_of_captions(tmp_path: Path) -> None:
     for name in ("a.wav.vtt", "b.English.vtt", "c.en-de.vtt", "d_en.vtt"):
         put(tmp_path / name, by_hand(MADE))
-    for name in ("a.wav", "b.mp4", "c.mp4", "d.mp4"):
+    for name in ("a.wav", "b.mp4", "c.mp4", "d.mp4", "all.stm"):
         put(tmp_path / name)
     items = listed(tmp_path)
     assert reasons(items) == {
@@ -349,6 +362,7 @@ def test_names_of_captions(tmp_path: Path) -> None:
         "b.English.vtt": "read_as_text",
         "c.en-de.vtt": "text_without_audio",  # a machine translated it from German
         "d_en.vtt": "text_without_audio",
+        "all.stm": "text_without_audio",
     }
     assert [found.segments is not None for found in recordings(items)] == [True, True, False, False]
 

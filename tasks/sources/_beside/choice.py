@@ -29,6 +29,7 @@ ENDINGS = (
     *("sub", "lrc", "normalized.txt", "lab", "txt", "json", "tsv"),
 )
 PLAIN = ("lab", "txt")
+OF_ANY_USE = (*PLAIN, "json", "tsv")  # most of which are no transcripts
 _KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
 #: Bytes of a file; ten hours of timed words take half of it in JSON or XML, and a third in lines.
 MOST_BYTES, MOST_OF_LINES = 32 << 20, 8 << 20

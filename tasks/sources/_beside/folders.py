@@ -22,7 +22,18 @@ from .._labels import of_record
 from .._lists import json_value
 from .._text_encoding import BAD_TEXT
 from . import rolling
-from .choice import AUTOMATIC, BY_HAND, CAPTIONS, MOST_BYTES, NOT_READ, Read, Texts, kind_of, read
+from .choice import (
+    AUTOMATIC,
+    BY_HAND,
+    CAPTIONS,
+    MOST_BYTES,
+    NOT_READ,
+    OF_ANY_USE,
+    Read,
+    Texts,
+    kind_of,
+    read,
+)
 from .cues import NoTranscript
 
 AHEAD = 1024  # texts that are read at the same time
@@ -140,7 +151,7 @@ class FolderTexts:
         todo = NOT_READ.get(ending[1:].lower())
         if todo and (stem in self._recordings or self._tagged(stem)[0]):
             return OTHER, f"{ending} is not read; {todo.format(name=name, stem=stem)}"
-        if (self._candidates or kind_of(name) in CAPTIONS) and [*self._stems_of(name)]:
+        if (self._candidates or kind_of(name) not in OF_ANY_USE) and [*self._stems_of(name)]:
             return ALONE, "no recording of this folder has its name"
         return None
 

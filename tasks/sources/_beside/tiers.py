@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from xml.etree.ElementTree import Element
 
 from ...base.errors import ItemError
@@ -18,7 +19,7 @@ from ...recording.tracks import channel_side
 from .._lists import SILENT
 from .._text_encoding import BAD_TEXT
 from .captions import read_xml
-from .cues import Cue, Cues, joined, said
+from .cues import OVERLAP, Cue, Cues, joined, said
 
 #: Aligners' labels for what is not a word.
 NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "<nib>", "#"}
@@ -28,6 +29,8 @@ _PHONES = re.compile(
 )
 #: The Montreal Forced Aligner's tiers of words where several speak.
 _SPEAKERS = re.compile(r"(.+?) - words")
+#: A tier of words: the least that shows one; the length of a word in s, which most do not reach.
+LEAST_WORDS, SHORT, SHARE = 5, 1.0, 0.8
 PAUSE = 0.5  # s between words of two turns
 MOST_BEGIN = 0.05  # s at which a TextGrid of a whole recording begins
 
@@ -51,11 +54,12 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
         if missing := sorted(set(wanted) - {tier.name for tier in taken}):
             raise ItemError(BAD_TEXT, f"no tier {missing[0]!r}; it has {_names(tiers)}")
     else:
-        taken = [tier for tier in spoken if _is_words(tier) or not _PHONES.fullmatch(tier.name)]
+        named = _WORDS.fullmatch
+        taken = [t for t in spoken if named(t.name) or not _PHONES.fullmatch(t.name)]
         if len(taken) > 1 and all(_SPEAKERS.fullmatch(tier.name) for tier in taken):
             return _turns(taken)
         if len(taken) > 1:
-            taken = [tier for tier in taken if not _WORDS.fullmatch(tier.name)] or taken
+            taken = [tier for tier in taken if not _is_words(tier)] or taken
         if len(taken) > 1:
             raise ItemError(
                 BAD_TEXT,
@@ -76,7 +80,13 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
 
 
 def _is_words(tier: Tier) -> bool:
-    return _WORDS.fullmatch(tier.name) is not None
+    """By its name, in whatever language, or since its labels are short and follow one another."""
+    if _WORDS.fullmatch(tier.name):
+        return True
+    words = _words(tier)
+    short = sum(word.end - word.start < SHORT and len(word.word.split()) == 1 for word in words)
+    joined_on = sum(after.start - word.end < OVERLAP for word, after in pairwise(words))
+    return len(words) >= LEAST_WORDS and short >= SHARE * len(words) and 2 * joined_on > len(words)
 
 
 def _words(tier: Tier) -> tuple[TimedWord, ...]:

@@ -12,26 +12,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from prefect import flow, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter
-from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from tests.helpers import signals
 from tests.helpers.on_worker import work_on
-from tests.helpers.shared_server import Server
 from uttermill.flows.cluster import calls
 from uttermill.flows.cluster.calls import Dispatcher, Losses, NotBegun
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.worker_counts import CPU, GPU
 from uttermill.flows.run.cluster_executor import map_chains
-from uttermill.flows.server import history
 from uttermill.tasks.base.errors import ItemError, KilledFromOutside, RunError
 from uttermill.tasks.stages.isolate import alone_now
 
@@ -445,27 +439,3 @@ def test_each_chain_has_its_own_copy_of_the_callers_context() -> None:
 def stage(number: int) -> Any:
     time.sleep(0.005)
     return Completed(name="Reused", data=number) if number % 2 else number
-
-
-EACH = 30  # task runs; each costs the server 50 ms of CPU
-
-
-@flow(persist_result=False)
-def whole() -> tuple[str, list[int]]:
-    def chain(number: int) -> int:
-        result: int = stage(number, return_state=True).result()
-        return result
-
-    return str(flow_run.id), map_chains(list(range(EACH)), chain, 4)
-
-
-@pytest.mark.server
-@pytest.mark.nightly
-def test_tasks_in_threads_belong_to_their_flow_run(prefect_api: Server) -> None:
-    run_id, results = whole()
-    assert results == list(range(EACH))
-    assert history.wait_until_recorded(UUID(run_id), expected=EACH)
-    with get_client(sync_client=True) as client:
-        only = FlowRunFilter.model_validate({"id": {"any_": [run_id]}})
-        runs = client.read_task_runs(flow_run_filter=only)
-    assert Counter(run.state_name for run in runs) == {"Reused": EACH // 2, "Completed": EACH // 2}

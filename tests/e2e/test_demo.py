@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faults.command import Site
-from tests.helpers import demo_corpus
 from tests.helpers.shared_server import Server
 from uttermill.tasks.publish.upkeep.verify import verify
 
@@ -65,16 +64,6 @@ def cut(kept: list[dict[str, Any]]) -> None:
     long = [row for row in kept if row["dataset"] == "long"]
     assert len(long) > 10, "five minutes are cut into utterances"
     assert all(row["end"] - row["start"] <= 30.0 for row in kept)
-
-
-@pytest.mark.nightly
-def test_demo_without_a_recogniser(
-    tmp_path: Path, prefect_server: Server, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    first, words = twice(tmp_path / "demo", prefect_server, "--set", "transcribe.backend.use=fake")
-    assert "packaged" in words
-    cut(rows(first))
-    demo_corpus.give(tmp_path / "demo" / "corpus", tmp_path_factory)
 
 
 @pytest.mark.nightly

@@ -88,15 +88,6 @@ def test_files_without_a_header_are_read_by_name_or_named_with_the_remedy(tmp_pa
     assert [row["detail"] for row in items] == [remedy]
 
 
-def test_a_line_of_a_list_that_is_left_aside_is_named(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 1)
-    path = corpus.listed(tmp_path / "in", 1, tmp_path / "list.jsonl")
-    path.write_text(path.read_text() * 2)
-    source = {"kind": "jsonl", "path": str(path), "name": "c"}
-    found = corpus.surveyed(corpus.job(tmp_path, sources=[source]))
-    assert [*found.left] == [Skipped("c", f"{path}:2", "duplicate_line")]
-
-
 def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 1)
     path = corpus.listed(tmp_path / "in", 1, tmp_path / "list.jsonl")

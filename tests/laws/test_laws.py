@@ -195,15 +195,6 @@ def test_replaced_content_is_computed_again(own: Path) -> None:
     assert {name for name in new if new[name] != old[name]} == {"c/r04.wav"}
 
 
-@pytest.mark.full
-def test_touched_file_is_hashed_and_nothing_else(own: Path) -> None:
-    corpus.touch(own / "in" / "r04.wav")
-    published, counts = corpus.run(corpus.job(own))
-    expect(counts, shard=(1, 9))
-    assert not published.new
-    assert corpus.run(corpus.job(own))[1] == NOTHING
-
-
 @pytest.mark.nightly
 def test_deleted_recording_leaves_with_a_reason(own: Path) -> None:
     (own / "in" / "r04.wav").unlink()
@@ -219,22 +210,6 @@ def test_deleted_recording_leaves_with_a_reason(own: Path) -> None:
     back, counts = corpus.run(corpus.job(own))
     expect(counts, shard=(1, 9), package=(1, 9))
     assert clips(back.path) == clips(own / "out/datasets/v0001")
-
-
-@pytest.mark.full
-def test_other_model_is_heard_again_only(again: Callable[..., Job]) -> None:
-    other = {"backend": {"use": "tests.plugins.other_asr"}}
-    published, counts = corpus.run(again(transcribe=other))
-    expect(counts, transcribe=(10, 0), package=(10, 0))
-    assert all(r["text"].endswith(" again") for r in table(published, "utterances"))
-    expect(corpus.run(again())[1], package=(10, 0))  # the old texts are still there
-
-
-@pytest.mark.full
-def test_other_rate_converts_and_hears_again(again: Callable[..., Job]) -> None:
-    published, counts = corpus.run(again(resample={"rate": 24000}))
-    expect(counts, resample=(10, 0), transcribe=(10, 0), package=(10, 0))
-    assert {r["sample_rate"] for r in table(published, "utterances")} == {24000}
 
 
 @pytest.mark.nightly
@@ -448,16 +423,6 @@ def test_bytes_are_the_same(
     assert corpus.content(published.path) == corpus.content(base / "out/datasets/v0001")
 
 
-def test_control_other_seed_gives_other_bytes(again: Callable[..., Job], base: Path) -> None:
-    published, counts = corpus.run(again(package={"seed": 1}))
-    expect(counts, package=(10, 0))
-    old = corpus.content(base / "out/datasets/v0001")
-    assert {k for k, v in corpus.content(published.path).items() if v != old[k]} == {
-        "README.md", "croissant.json", "dataset.json", "utterances.parquet",
-        "wenet/train/shards_000000000.tar",
-    }  # fmt: skip
-
-
 # --- law 3: commit -----------------------------------------------------------------------------
 
 
@@ -605,23 +570,6 @@ def test_killed_anywhere(
     killed_runs.lose_nothing(
         small, tmp_path, caplog, kills, 11, lambda out: corpus.job(small, out=out)
     )
-
-
-def test_leftovers_of_a_dead_run_are_removed(small: Path, tmp_path: Path) -> None:
-    shutil.copytree(small / "out", tmp_path / "out", symlinks=True)
-    job = corpus.job(small, out=tmp_path / "out")
-    _litter(job.out)
-    published, _ = corpus.run(job)
-    assert corpus.temps(job.out) == []
-    assert not published.new
-
-
-def _litter(out: Path) -> None:
-    """What kill -9 leaves: half-written files under temporary names, a half-built version."""
-    for place in ("manifests/filter/shard-000000", "audio/shard-000000", "datasets"):
-        (out / place / ".abc123.tmp").write_bytes(b"half")
-    (out / "datasets" / ".staging" / "wenet").mkdir(parents=True)
-    (out / "datasets" / ".staging" / "wenet" / "half.tar").write_bytes(b"half")
 
 
 # --- law 5: damaged checkpoints ----------------------------------------------------------------
@@ -775,23 +723,6 @@ def test_a_bad_item_costs_itself(
         healed, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
         expect(counts, filter=(1, 9), resample=(1, 9), transcribe=(1, 9), package=(1, 9))
         assert clips(healed.path) == clips(base / "out/datasets/v0001")
-
-
-@pytest.mark.full
-def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
-    """The second channel of recordings that have one: the mono ones are failed, one by one."""
-    refused = corpus.job(base, out=tmp_path / "refused", resample={"mono": 1})
-    with pytest.raises(RunError, match="8 of 10 recordings failed"):
-        corpus.run(refused)
-    job = corpus.job(
-        base, out=tmp_path / "out", resample={"mono": 1}, package={"max_failed_fraction": 1.0}
-    )
-    published, counts = corpus.run(job)
-    assert counts == {**FIRST, "transcribe": (2, 0), "package": (2, 0)}
-    bad = [r for r in table(published) if r["outcome"] == "failed"]
-    assert {(r["stage"], r["reason"]) for r in bad} == {("resample", "unsupported")}
-    assert len(bad) == 8
-    expect(corpus.run(job)[1], transcribe=(0, 2), package=(0, 2), resample=(0, 10))
 
 
 @pytest.mark.parametrize("where", ["filter", "transcribe"])

@@ -53,12 +53,14 @@ def audio_of(version: Path) -> dict[str, str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("how", tiers.few(["chmod", "link", "rename"], "rename"))
+@pytest.mark.parametrize("how", tiers.few(["touch", "chmod", "link", "rename"], "touch", "rename"))
 def test_what_changes_no_bytes_computes_nothing(source: Path, tmp_path: Path, how: str) -> None:
     job = corpus.job(tmp_path)
     corpus.run(job)
     path = source / "r02.wav"
-    if how == "chmod":
+    if how == "touch":
+        corpus.touch(path)
+    elif how == "chmod":
         path.chmod(0o600)
     elif how == "link":
         os.link(path, tmp_path / "elsewhere.wav")

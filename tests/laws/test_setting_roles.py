@@ -527,7 +527,7 @@ COMPARED = [name for name, entry in STAGES.items() if entry.other is not None]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", tiers.few(COMPARED, *COMPARED[::6]))
+@pytest.mark.parametrize("name", tiers.few(COMPARED, *COMPARED[::6], "resample.rate", "transcribe.backend"))
 def test_what_a_change_computes(base: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
     stage, _, field = name.partition(".")

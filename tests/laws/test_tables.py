@@ -17,9 +17,7 @@ from uttermill.tasks.accounting.summary import REMOVED
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
-from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.shard_store.manifest import shards
 from uttermill.tasks.storage import queries, tables, versions
 
 LOOSE = {"tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0, "max_failed_fraction": 1.0}
@@ -72,20 +70,6 @@ def test_a_row_group_has_whole_tars_or_recordings(
     described: list[Any] = [versions.described(version) for version in (whole, small)]
     for name in ("utterances", "seconds", "reasons", "hours", "splits", "durations", "balance"):
         assert described[0][name] == described[1][name]
-
-
-@pytest.mark.nightly
-def test_bytes_do_not_depend_on_work_shards_or_memory(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, _ = corpus.run(job(home))
-    monkeypatch.setattr(shard_batches, "AT_ONCE", 2)
-    package = {"memory": "400MB"}
-    small = job(home, "small", shard={"settle_seconds": 0, "hours": 1.0 / 3600}, package=package)
-    second, _ = corpus.run(small)
-    assert len(shards(small.out)) > 8
-    left, right = corpus.content(first.path), corpus.content(second.path)
-    assert left == right
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import shutil
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import corpus, tiers
+from tests.helpers import corpus
 from uttermill.flows import cli
 from uttermill.tasks.base import shelves
 from uttermill.tasks.publish.upkeep import prune
@@ -45,14 +44,6 @@ def out(whole: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def kinds(version: Path) -> list[str]:
-    """A file of each kind: names are equal but for their digits."""
-    found: dict[str, str] = {}
-    for name in corpus.content(version):
-        found.setdefault(re.sub(r"\d+", "0", name), name)
-    return sorted(found.values())
-
-
 def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: int = 3) -> str:
     """What `verify` says; its exit code must be `code`."""
     capsys.readouterr()
@@ -60,65 +51,6 @@ def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: i
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert answer["ok"] == (code == 0)
     return "\n".join(answer["faults"])
-
-
-@pytest.mark.parametrize("harms", [1, tiers.nightly(3)])
-@pytest.mark.nightly
-def test_every_kind_of_file_of_a_version(
-    out: Path, capsys: pytest.CaptureFixture[str], harms: int
-) -> None:
-    """By day each is harmed in one way, in turn; by night in all three."""
-    version = out / "datasets/v0001"
-    every = kinds(version)
-    assert {"README.md", "dataset.json", "ledger.parquet", "utterances.parquet"} < set(every)
-    assert {name.split("/")[0] for name in every if "/" in name} == set(shelves.names("formats"))
-    chance = random.Random(11)
-    for number, name in enumerate(every):
-        path = version / name
-        data = path.read_bytes()
-        chosen, place = {(number + more) % 3 for more in range(harms)}, chance.randrange(len(data))
-        if 0 in chosen:
-            corpus.flip(path, place)
-            assert name in said(capsys, version), f"a flipped byte of {name}"
-        if 1 in chosen:
-            path.write_bytes(b"")
-            assert name in said(capsys, version), f"{name} was emptied"
-        if 2 in chosen:
-            path.unlink()
-            if name != "dataset.json":  # without it, nothing is a version
-                assert name in said(capsys, version), f"{name} was deleted"
-            else:
-                assert cli.main(["verify", str(version)]) == 2
-        path.write_bytes(data)
-    for folder in sorted({(version / name).parent for name in every}):
-        extra = folder / "added.txt"
-        extra.write_bytes(b"")
-        assert extra.relative_to(version).as_posix() in said(capsys, version)
-        extra.unlink()
-    assert said(capsys, version, code=0) == ""
-
-
-@pytest.mark.nightly
-def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    version = out / "datasets/v0001"
-    assert said(capsys, version, "--deep", code=0) == ""
-    chance = random.Random(12)
-    paths = [p for p in corpus.parts(out) if p.suffix in (".parquet", ".pcm")]
-    paths = [p for p in paths if p.parent.name != "package"]
-    assert {p.relative_to(out).parts[-3:-1][0] for p in paths} >= {"filter", "resample", "audio"}
-    for path in paths:
-        name = path.relative_to(out).as_posix()
-        data = path.read_bytes()
-        corpus.flip(path, chance.randrange(len(data)))
-        assert name in said(capsys, version, "--deep"), f"a flipped byte of {name}"
-        path.write_bytes(b"")
-        assert name in said(capsys, version, "--deep"), f"{name} was emptied"
-        path.unlink()
-        assert name in said(capsys, version, "--deep"), f"{name} was deleted"
-        path.write_bytes(data)
-    assert said(capsys, version, "--deep", code=0) == ""
-    assert said(capsys, version, code=0) == ""
-    assert corpus.parts(out) == sorted(corpus.parts(out)), "it sets nothing aside"
 
 
 @pytest.mark.full

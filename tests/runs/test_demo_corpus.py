@@ -63,13 +63,6 @@ def test_odds_are_what_they_are_called(corpus: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_second_call_touches_nothing(corpus: Path) -> None:
-    before = {p: p.stat().st_mtime_ns for p in corpus.rglob("*")}
-    demo.make_corpus(corpus)
-    assert {p: p.stat().st_mtime_ns for p in corpus.rglob("*")} == before
-
-
-@pytest.mark.nightly
 def test_an_unfinished_corpus_is_finished_with_the_same_bytes(corpus: Path) -> None:
     """Also: the bytes depend neither on the clock nor on chance, since all are made again."""
     want = digests(corpus)

@@ -300,12 +300,6 @@ def test_a_folder_says_which_lists_name_its_recordings(tmp_path: Path) -> None:
     assert notes("folder", tmp_path, texts="none") == []
 
 
-def test_a_list_that_is_no_folder_is_told_its_kind(tmp_path: Path) -> None:
-    path = put(tmp_path / "train.txt", "a.wav|one two\n")
-    with pytest.raises(ConfigError, match="if it is a list, give the source kind: table"):
-        listed("folder", path)
-
-
 def test_keys_that_are_not_taken_are_named_once(tmp_path: Path) -> None:
     rows = [{"audio_filepath": "a.wav", "text": "x", "id": n, "transcript_2": "y"} for n in "ab"]
     assert notes("jsonl", jsonl(tmp_path / "x.jsonl", *rows)) == [
@@ -449,11 +443,6 @@ def test_tables_that_cannot_be_read(
     path = made(tmp_path, data)
     with pytest.raises(ConfigError, match=why):
         listed("table", path, **options)
-
-
-def test_a_table_in_a_pipe_or_a_missing_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        listed("table", tmp_path / "no.csv")
 
 
 CELLS = st.sampled_from(

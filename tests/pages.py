@@ -6,8 +6,6 @@ A part stands between `<!-- made from the code: NAME ARGUMENT -->` and `<!-- end
 tests/laws/test_pages.py fails when a page is stale.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -14,8 +14,6 @@ lines, files: Python in `flows/` and `tasks/`. test_lines: Python in `tests/`; b
 them of which one imports from the other.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Recognisers: one transcript a clip, in order, the same in any batch; never an exception."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

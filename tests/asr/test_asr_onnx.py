@@ -1,7 +1,5 @@
 """Recognisers of ONNX graphs in a folder: the real libraries on tiny models of each family."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

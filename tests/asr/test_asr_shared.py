@@ -1,7 +1,5 @@
 """Utterances of one recording that share a window: who does, whose words are whose, the cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from math import inf

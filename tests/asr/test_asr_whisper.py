@@ -3,8 +3,6 @@
 One model and one pass over the clips serve all tests here; a window costs a second.
 """
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

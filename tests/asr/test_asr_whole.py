@@ -1,7 +1,5 @@
 """A text that leaves speech out is gone on with; what is heard again comes in at its place."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

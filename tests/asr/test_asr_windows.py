@@ -1,7 +1,5 @@
 """What the Whisper backend does around its engine: batches, languages, faults; no weights."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from pathlib import Path

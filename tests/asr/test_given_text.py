@@ -1,7 +1,5 @@
 """Words of a given text by Whisper's cross-attention: where made speech has them, and bad input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

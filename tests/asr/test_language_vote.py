@@ -1,7 +1,5 @@
 """The clips of a recording vote on its language; whom they overrule is heard again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

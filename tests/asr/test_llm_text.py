@@ -1,7 +1,5 @@
 """Punctuation and case by a language model, behind a real server that answers as models do."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

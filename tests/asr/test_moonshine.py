@@ -1,7 +1,5 @@
 """The second offline recogniser: whole in its wheel, English only, each clip for itself."""
 
-from __future__ import annotations
-
 import hashlib
 import multiprocessing
 import os

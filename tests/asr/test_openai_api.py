@@ -1,7 +1,5 @@
 """Recogniser over HTTP, against a real server on 127.0.0.1 that fails in every way."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import io

@@ -1,8 +1,6 @@
 """Answers as servers give them by their documented schemas: which scores are real, when words are
 said, and how many requests a server can take. The server is real; `test_openai_api.py` has it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Recordings that cost far more than their size end soon, in bounded memory, with one reason."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 They are decoded in processes of their own: what kills one is a finding, not the end of pytest.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A short FLAC file that is decoded in one call gives what the usual way gives, damaged or not."""
 
-from __future__ import annotations
-
 import io
 import random
 from dataclasses import astuple, replace

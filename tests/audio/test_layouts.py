@@ -1,7 +1,5 @@
 """The mix of more than two channels follows their layout, as FFmpeg's does."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from fractions import Fraction

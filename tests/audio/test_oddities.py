@@ -1,7 +1,5 @@
 """Odd files (`tests.helpers.oddities`) beside FFmpeg's own decoder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.helpers import oddities

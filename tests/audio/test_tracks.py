@@ -1,8 +1,6 @@
 """Of a file with several audio tracks the default one is read, or the first that is not silent, and
 the others are named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Credentials: hidden in everything that is written, whole in what works with them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import pickle

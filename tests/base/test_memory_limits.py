@@ -1,7 +1,5 @@
 """The limit that holds is found in the control groups, v1 and v2, nested, in namespaces."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

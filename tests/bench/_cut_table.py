@@ -1,7 +1,5 @@
 """Scores of all methods on all recordings, as a table and as JSON."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict

@@ -4,8 +4,6 @@ Each check returns its measurements. It raises `Skipped` if it cannot run, Asser
 measurement is wrong.
 """
 
-from __future__ import annotations
-
 import ctypes
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """The whole line as a user runs it, with its processes and the GPU watched."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

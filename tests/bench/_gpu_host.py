@@ -1,7 +1,5 @@
 """The host's CPU seconds for each part of the line, and the cores needed to keep a GPU busy."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Mapping

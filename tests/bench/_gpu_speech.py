@@ -1,7 +1,5 @@
 """Speech for the benchmark of GPUs: real clips with texts, if there are any, and synthetic ones."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor

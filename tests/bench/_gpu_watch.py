@@ -1,7 +1,5 @@
 """Samples the load of a command's processes and of the GPU over time, and finds the bottleneck."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 import subprocess

@@ -5,8 +5,6 @@ seconds are those of this process, which does everything in one thread; all ways
 model and take turns, so that they meet the same machine.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import defaultdict

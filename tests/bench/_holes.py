@@ -1,7 +1,5 @@
 """Windows from which a sentence was taken, as if Whisper had skipped it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

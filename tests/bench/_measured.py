@@ -1,7 +1,5 @@
 """CPU time and memory of each step of a run, over all processes that work for it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ has its own level and room response (an exponential decay stronger than the dire
 nobody is near the microphone), and there is noise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

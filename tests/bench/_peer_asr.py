@@ -7,8 +7,6 @@ the files and load the same int8 model as ours. Texts go to OUT/texts.json, by t
 files.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Inputs of the benchmark of peers, made once from the corpus's speech."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

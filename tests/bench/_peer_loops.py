@@ -7,8 +7,6 @@ datasets the Arrow table of a `map` that decodes and resamples, ffmpeg (PyAV) ta
 only decodes files with FFmpeg. Prints the number of clips and their seconds.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Measures a command with all the processes that it starts: CPU, wall time, memory, exit code."""
 
-from __future__ import annotations
-
 import compileall
 import ctypes
 import os

@@ -4,8 +4,6 @@ It computes the spectrograms that Whisper would get, waits `seconds / speed`, an
 chosen by a hash. `MEL` counts the CPU time of the spectrograms in this process.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

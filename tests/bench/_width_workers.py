@@ -6,8 +6,6 @@ python -m tests.bench._width_workers workers|strangers ADDRESS COUNT
 Strangers are workers without the preload, which are refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import sys

@@ -10,8 +10,6 @@ before and after. `--words`: this many clips at 5 dB are transcribed by Whisper 
 for word errors.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

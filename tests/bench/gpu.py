@@ -36,8 +36,6 @@ For DNSMOS on the GPU, put the wheels of onnxruntime-gpu and of what it needs in
 onnxruntime's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -18,8 +18,6 @@ Languages are detected; how errors are counted says `_hearing.py`. Short utteran
 has them: `tests.bench.transcribe`; whole recordings: `tests.bench.long_recordings`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -15,8 +15,6 @@ fresh:   the loop without that text; vad: the loop over what its voice detector 
 Each row says how many seconds the encoder is given for each second of the sentences, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

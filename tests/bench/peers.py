@@ -14,8 +14,6 @@ wget and transformers. COMMAND is Data-Juicer's `dj-process` (see `_peer_juicer`
 compare Whisper base with faster-whisper's own ways (see `_peer_asr`); M: minutes of a long file.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ and counts. Texts of recognisers have errors, which these have not; `--hard` mea
 other ways to say a number: how often all of it is hidden, and how often nothing is.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

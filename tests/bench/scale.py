@@ -9,8 +9,6 @@ written. Prints one line for each step; `rss_mb` is that of the largest process,
 sum of all.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -15,8 +15,6 @@ recordings of the corpus: their segments are known, their words are not, so thei
 process that streams a recording of so many minutes grows by.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

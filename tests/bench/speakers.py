@@ -17,8 +17,6 @@ one speaks alone is in them. Speed is CPU time
 of one core, decoding not included; memory is what the process grows by over the long conversation.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -11,8 +11,6 @@ calibration: clips of all sources, clean, by telephone at 12 dB, in a made room 
     without it and with it, and right ones that it drops.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -15,8 +15,6 @@ memory of flow, server, scheduler, workers and database, from the first shard on
 all workers' time that the stages took.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

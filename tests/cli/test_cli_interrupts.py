@@ -1,7 +1,5 @@
 """An interrupt ends a command even where Python itself would drop it."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -1,7 +1,5 @@
 """The commands on one real run: flow, Prefect server, two spawned workers, fake recogniser."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass

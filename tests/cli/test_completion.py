@@ -1,7 +1,5 @@
 """`uttermill completion bash`, as bash runs it: paths and words complete."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The doctor's proofs, each with a control that must fail."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`plan` says before a run what the run then does, item by item, and which settings cause it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Container
 from pathlib import Path

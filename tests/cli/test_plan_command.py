@@ -1,7 +1,5 @@
 """`uttermill plan`, and `status` and `what-if`, which agree with it; without a cluster."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """What people see: every name as it is, whatever characters it holds."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

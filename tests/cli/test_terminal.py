@@ -1,7 +1,5 @@
 """Names that act on a terminal: shown as escapes where people read, exact where programs do."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

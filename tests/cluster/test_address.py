@@ -1,7 +1,5 @@
 """Schedulers that others started: a wrong address is one sentence, and so is their loss."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,7 +1,5 @@
 """Workers that others started: who is asked what, who gets work, and what of it stays there."""
 
-from __future__ import annotations
-
 import logging
 import os
 from importlib.metadata import PackageNotFoundError, version

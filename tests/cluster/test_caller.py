@@ -1,7 +1,5 @@
 """How long the workers' calls may take that are no stage, and a store that goes away at the end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cluster handle: lazy, capped, fresh processes, and nothing left behind however it ends."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

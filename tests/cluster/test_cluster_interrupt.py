@@ -1,7 +1,5 @@
 """An interrupt while workers start: quick, without Dask's complaints, and nothing stays."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

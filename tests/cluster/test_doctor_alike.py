@@ -1,7 +1,5 @@
 """The doctor on workers that people started: who would compute other data, and why."""
 
-from __future__ import annotations
-
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cluster.doctor_facts import Computing
 from uttermill.tasks.runs import likeness

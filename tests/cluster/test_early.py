@@ -1,8 +1,6 @@
 """Workers that begin before the run has read its settings: which runs have them, that they are the
 cluster's workers, and that none outlives the run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """What listens, and for whom: loopback only, Dask's pages where they are asked for; a server with
 basic auth."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -3,8 +3,6 @@
 No GPU is needed: CUDA is not touched, and the recogniser of these tests only says what it saw.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

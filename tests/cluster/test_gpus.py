@@ -1,7 +1,5 @@
 """Which GPUs there are, who gets them, and what is refused before any worker starts."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future

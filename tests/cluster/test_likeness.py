@@ -1,8 +1,6 @@
 """Other code, libraries, weights or processors give other data: such a worker is refused, or what
 it differs in is recorded."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """What Kubernetes says of pods that do not start, asked of a server of its API on the loopback."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Death rules of the dispatcher on workers that really die; chains on threads, with Prefect."""
 
-from __future__ import annotations
-
 import contextvars
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Who else is on this machine gets no word from a local cluster, whichever command started it."""
 
-from __future__ import annotations
-
 import os
 import ssl
 from collections.abc import Iterator

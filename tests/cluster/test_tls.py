@@ -1,7 +1,5 @@
 """`cluster.tls`: who has no certificate of the authority is refused; faults are told at once."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

@@ -1,8 +1,6 @@
 """Jobs of a cluster class: a run that waits for them can be ended, a queue that gives none is a
 failure with its reason, and jobs that end are replaced."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

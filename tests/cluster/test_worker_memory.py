@@ -1,7 +1,5 @@
 """Workers keep the memory that Whisper's encoder asks for again and again."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """Which workers a scheduler has, read with few requests to it."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is new in a run: its own numbers, and the refusal where most of it is broken."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Broken files are refused as soon as they are known, by one rule, and named in all results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verdicts over the whole corpus: copies across sources and runs, in the ledger by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`package.exclude`: no clip has nearly a text, or the sound, of a test set."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ processes that stand in another folder, with a loopback address and a TMPDIR of 
 Either way a host's processes inherit nothing that would make this checkout importable.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

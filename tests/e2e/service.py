@@ -1,8 +1,6 @@
 """Prefect as a service runs it: a worker or `serve` in a process of its own, and what the UI's
 buttons send to the API and its pages show. Use it within `asked(url)`."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The real corpus, when UTTERMILL_CORPUS points at it: broken files, CJK names, every codec."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

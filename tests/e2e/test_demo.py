@@ -1,7 +1,5 @@
 """The README's first command, twice: real speech from espeak-ng, and each night real Whisper."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ Needs Chromium, as `test_report_browser.py` does. Whatever the browser complains
 test. Pictures go to the folder that UTTERMILL_SCREENSHOTS names.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

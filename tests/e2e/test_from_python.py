@@ -1,7 +1,5 @@
 """`import uttermill`, from a wheel, in a project that has its own `flows/` and `tasks.py`."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

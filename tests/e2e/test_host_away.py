@@ -1,7 +1,5 @@
 """A host whose network was away for minutes: its supervised worker comes back."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

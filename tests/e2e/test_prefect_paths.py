@@ -2,8 +2,6 @@
 its worker and `flow.serve` really do them: each path goes on from the manifests, and its record is
 closed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

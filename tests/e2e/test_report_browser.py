@@ -5,8 +5,6 @@ Needs Debian's `chromium-headless-shell` or `chromium`; Playwright's own driver 
 and downloads nothing.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

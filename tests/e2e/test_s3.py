@@ -1,7 +1,5 @@
 """The real command on a real S3 server: sources and OUT there, races, kills, bad accounts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import partial

@@ -5,8 +5,6 @@ run from it, and look at the run. `UTTERMILL_SCREENSHOTS` names where pictures g
 Needs Chromium, as `test_report_browser.py` does.
 """
 
-from __future__ import annotations
-
 import http.server
 import json
 import os

@@ -4,8 +4,6 @@ They share one folder with the run and nothing else: no /tmp, no network namespa
 directory, no `sys.path`. The recogniser is a server that the run's machine offers to them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

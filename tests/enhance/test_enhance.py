@@ -1,7 +1,5 @@
 """The step enhance: its models, and clips of every kind; `test_enhance_runs.py` has the runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

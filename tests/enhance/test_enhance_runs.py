@@ -1,7 +1,5 @@
 """The step enhance: runs with it, what changes cost, and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """One OUT for all tests of the explorer in a process, and clients of it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

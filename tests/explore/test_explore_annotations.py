@@ -1,7 +1,5 @@
 """Where people look, annotations are there: report, data card, schema, explorer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

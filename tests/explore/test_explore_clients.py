@@ -1,8 +1,6 @@
 """Clients of the explorer that are slow, many, or gone: none takes its threads, its memory or its
 time from the others, and Ctrl-C ends it while they hang."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,8 +1,6 @@
 """An OUT that somebody else made, and requests that nobody's page sends: no name, text or link in
 it becomes SQL, a path or an error without a sentence."""
 
-from __future__ import annotations
-
 import ast
 import datetime
 import hashlib

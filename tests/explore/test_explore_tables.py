@@ -1,7 +1,5 @@
 """Counts that follow the filters, audio by length and reason, and SQL that can do no harm."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Clips that a person cut again: new boundaries, samples and text; everything else as it was."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

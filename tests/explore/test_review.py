@@ -1,7 +1,5 @@
 """Decisions by people: appended, applied last, and computing only what a newly kept clip lacks."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import shutil

@@ -1,7 +1,5 @@
 """Sites for each test: recordings, and a folder for files that kill."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ A plan is a list of chains. A chain is one OUT that suffers its kills one after 
 later in the line than the one before, so that each has work left to hit; then it has to end well.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """The load that showed the two old failures: every resampler, and OpenMP; see test_seeds.py."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Any

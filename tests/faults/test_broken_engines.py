@@ -1,7 +1,5 @@
 """An engine that crashes on this machine is no bad data: it is named, and no item is blamed."""
 
-from __future__ import annotations
-
 import platform
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Kill it anywhere, run it again: byte for byte what one quiet run gives."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

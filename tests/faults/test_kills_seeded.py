@@ -8,8 +8,6 @@ Every few seconds a kill; the plan follows from `--kills-seed`, what it hit from
 table at the end of the test run says what it was.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import tempfile

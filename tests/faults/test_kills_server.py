@@ -1,7 +1,5 @@
 """The run's own Prefect server dies: the work goes on, and the history is whole all the same."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator

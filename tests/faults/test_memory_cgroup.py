@@ -1,8 +1,6 @@
 """Runs in a control group that allows less memory than the machine has, as Slurm's `--mem` and
 systemd's `MemoryMax` make them: for real, by a group of cgroup v1."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

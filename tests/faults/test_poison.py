@@ -1,7 +1,5 @@
 """One bad item costs one item: crashes, memory and hangs, all for real, in one run."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from pathlib import Path

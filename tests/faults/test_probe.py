@@ -1,7 +1,5 @@
 """A recording whose header kills its reader costs one item, as one that kills a stage does."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Refusals: an exit code, one sentence that helps, and nothing started or published."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

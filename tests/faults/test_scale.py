@@ -1,7 +1,5 @@
 """More shards than one flow run shows: they share task runs, and its history stays small."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

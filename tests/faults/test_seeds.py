@@ -4,8 +4,6 @@
 (b) fork: a child of a process that used OpenMP hangs in it, or is ended by it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import types

@@ -1,7 +1,5 @@
 """Commands in a folder of a stranger import nothing of it, and take no settings from it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Annotations: what plug-ins say of a clip that is no number, from the plug-in to a version."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The filter `audio_language`: what is spoken, by the sound alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

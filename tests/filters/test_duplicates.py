@@ -1,7 +1,5 @@
 """Copies are found in every encoding, and what was said twice is not a copy."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measures of audio, from synthesised clips: right numbers, and the same however they are cut."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What holds for every measure on the shelf, and the numbers of the simple ones."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Bandwidth of what was upsampled, low-passed, dithered, buried in noise, or is what it seems."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Measures of real speech, when UTTERMILL_CORPUS points at it: sane numbers, nothing dropped."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

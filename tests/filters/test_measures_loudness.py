@@ -1,7 +1,5 @@
 """Loudness against the numbers of ITU-R BS.1770-4 and EBU Tech 3341."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Pitch of made voices, whose frequency is known; of what has none; and of clips of any length."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Syllables a second of made speech whose phones are known, and of what has none."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

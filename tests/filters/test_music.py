@@ -1,7 +1,5 @@
 """Music under speech: its share and its level, heard once with what `sounds` hears."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

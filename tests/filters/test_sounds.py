@@ -1,7 +1,5 @@
 """Sounds of a clip: a model in a folder, groups of its classes, events, shares and limits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What `package.publish` names, read back from every format with free fields."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools

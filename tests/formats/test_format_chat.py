@@ -1,7 +1,5 @@
 """`chat_jsonl`: every line is of its trainer's schema, and asks what the settings say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

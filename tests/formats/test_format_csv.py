@@ -4,8 +4,6 @@ The readers here follow the trainers' own loading code, named at each, without a
 `python -m tests.readers` runs those that install themselves.
 """
 
-from __future__ import annotations
-
 import csv
 import gc
 import json

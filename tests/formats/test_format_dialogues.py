@@ -1,7 +1,5 @@
 """Windows of conversations, published by a whole run, through the libraries that read them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

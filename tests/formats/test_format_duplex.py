@@ -1,7 +1,5 @@
 """Conversations on two tracks, as moshi-finetune reads them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

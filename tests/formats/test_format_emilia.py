@@ -1,7 +1,5 @@
 """`emilia`: folders and lists as Emilia-Pipe leaves them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The format features: energies number by number beside lhotse's, and tokens of tiny codecs."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

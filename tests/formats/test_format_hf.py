@@ -1,7 +1,5 @@
 """`hf_parquet` through Hugging Face's `datasets`, offline."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path

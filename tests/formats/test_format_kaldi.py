@@ -1,7 +1,5 @@
 """`kaldi`: what its validator asks, and its readers find; formats that are read in any order."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import io

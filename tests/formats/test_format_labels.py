@@ -1,7 +1,5 @@
 """The source's labels in a version: as a column, in formats with free fields, and on the card."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tarfile

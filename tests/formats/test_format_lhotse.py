@@ -1,7 +1,5 @@
 """`lhotse_shar` through Lhotse itself."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

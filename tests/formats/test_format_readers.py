@@ -5,8 +5,6 @@ wants a GPU's CUDA stack): their readers are written here after the rules of the
 `datapipes.py` and NeMo's `nemo_adapters.py`, without a function of ours.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The contract of formats, over every file of the shelf: a new one is tested at once."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

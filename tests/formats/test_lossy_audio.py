@@ -1,7 +1,5 @@
 """Opus and MP3 in formats: as long as the clips, at the same place, and damage is found."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Callable
 from pathlib import Path

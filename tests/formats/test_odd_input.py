@@ -1,7 +1,5 @@
 """What corpora bring, in every format and profile: hostile texts and names, masses, gaps."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

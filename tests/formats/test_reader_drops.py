@@ -1,7 +1,5 @@
 """`run` says how many clips the usual reader of a format would drop, and which setting helps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

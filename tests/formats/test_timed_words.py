@@ -1,7 +1,5 @@
 """CTM and TextGrid of clips whose words lack times, have none, or say odd things."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conversations on two tracks in formats of others, through their own readers."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ Every client of an API loads them all, although it speaks to the loopback withou
 for those of a system, ten times in a run with Prefect.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ the settings of the filter stage as JSON, prints a JSON object for each:
 its code or None, what that says, seconds of audio, of the clock and of CPU, and the peak of memory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """A scheduler and workers as a person starts them on machines of their own."""
 
-from __future__ import annotations
-
 import gc
 import os
 import secrets

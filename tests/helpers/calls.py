@@ -5,8 +5,6 @@ eight. Each kind of recording makes two channels from the two sides. Noise is wh
 unless the kind's name says otherwise; speech is at about -26 dBFS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

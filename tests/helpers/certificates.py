@@ -1,7 +1,5 @@
 """An authority and a certificate of it, made for a test."""
 
-from __future__ import annotations
-
 import ipaddress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A language model's server on 127.0.0.1 whose answers a test decides."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ speakers, turns of one to three pieces with pauses or overlaps between, and nois
 speaker's pieces are repeated once all have been used.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ten small recordings and a job over them; the same bytes every time."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

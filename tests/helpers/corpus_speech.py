@@ -1,7 +1,5 @@
 """Reads the test corpus for all benchmarks: its list, and samples in mono at 16 kHz."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ A recording is laid out first (`plan`) and rendered piece by piece (`Recording.b
 hours need no two hours of memory. The same seed gives the same samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

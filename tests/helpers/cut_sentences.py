@@ -6,8 +6,6 @@ of Whisper base, aligned with the reference text (Whisper's own hypothesis is no
 cached in the user's cache folder, because they take minutes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

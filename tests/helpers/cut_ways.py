@@ -3,8 +3,6 @@
 Each takes blocks of mono samples at 16 kHz and returns utterances as ranges of samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

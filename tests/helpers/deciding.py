@@ -1,7 +1,5 @@
 """A person's program that decides beside others: imports little, as tests start many of them."""
 
-from __future__ import annotations
-
 from uttermill.tasks import storage
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.shard_store.decision_log import Decision

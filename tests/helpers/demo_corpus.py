@@ -3,8 +3,6 @@
 The command's test gives what the command made; else the first test that wants it makes it.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -9,8 +9,6 @@ else may say a word of assent (`backchannels`: share of such turns). Sometimes t
 silence. Each person has a channel, and the recording is their sum; the noise is white, at -70 dBFS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A version of synthetic rows without audio, for the explorer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 recordings, a browser. A test marked `needs("speakers", "corpus")` is of the full tier, and skipped
 where one of them is missing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from functools import cache

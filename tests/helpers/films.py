@@ -1,7 +1,5 @@
 """Films: noise as the sound, beside a picture that begins at 0, in containers of many kinds."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -8,8 +8,6 @@ ones come first, and each offers every plug-in that has all of its settings. Bef
 for a plug-in with its defaults, and last one for a module of your own.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError

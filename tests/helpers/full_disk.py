@@ -1,8 +1,6 @@
 """Fill a real disk, that of OUT or that of a run's scratch folder:
 `unshare -rm python -m tests.helpers.full_disk SMALL TMP out|scratch` (test_laws.py)."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

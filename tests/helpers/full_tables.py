@@ -1,8 +1,6 @@
 """Tables of a corpus on a real disk that is too small for them, and on the same disk with room:
 `unshare -rm python -m tests.helpers.full_tables DISK` (test_long_columns.py)."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

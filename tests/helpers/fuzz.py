@@ -1,7 +1,5 @@
 """How many cases a fuzz test tries: few in the suite, many by `--hypothesis-profile=deep`."""
 
-from __future__ import annotations
-
 from hypothesis import settings
 
 DEEP = "deep"

@@ -6,8 +6,6 @@ classes that a pickle asked for, and the
 peak of memory. The hook cannot be taken away again, hence a process of its own.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

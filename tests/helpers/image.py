@@ -5,8 +5,6 @@ with the image's folders replaced by those below `root`. Users, base images and 
 played.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -8,8 +8,6 @@ Forks one run for each point from a process that never ran anything itself, and 
 a run imports, which takes most of a run's time; prints the points.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Runs that are killed anywhere leave nothing half made, and their next runs end in equal bytes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

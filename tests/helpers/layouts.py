@@ -4,8 +4,6 @@ Each maker puts its files below a folder and gives what is to come of it: the te
 language by path from the folder (with `@start` for a segment).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@
 second, and forks for each question.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What processes listen at, and what they tell a stranger there."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import time

@@ -1,7 +1,5 @@
 """Small HTTP servers on the loopback: files of a folder, and redirects to where a test says."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """Peak memory of this process alone. `ru_maxrss` is not a measure of it: Linux hands the peak of
 the process that started this one down through `exec`, and pytest with a model loaded is large."""
 
-from __future__ import annotations
-
 import ctypes
 import resource
 from pathlib import Path

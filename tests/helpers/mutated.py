@@ -5,8 +5,6 @@ die of one: `python -m tests.helpers.mutated SEED FIRST COUNT FOLDER`. It prints
 at its end; `FOLDER/at` holds the number of the case that it was at, `FOLDER/case` its bytes.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import struct

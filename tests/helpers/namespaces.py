@@ -1,7 +1,5 @@
 """A network of its own for what a test starts, where commands may listen at any address."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

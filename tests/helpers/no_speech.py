@@ -1,7 +1,5 @@
 """Samples in which nobody speaks, mono at 16 kHz."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from uttermill.tasks.base.arrays import RATE

@@ -8,8 +8,6 @@ The verdicts:
     WRONG           refused, complained of, or decoded to something else
 """
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What tests run on workers to learn about them; imports little, so that it starts at once."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import multiprocessing

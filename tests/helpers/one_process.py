@@ -1,8 +1,6 @@
 """Commands in the test's process, which has imported everything, start no other ones: each takes
 two seconds of CPU, most of it for imports."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules over columns, as the report asks them of DuckDB; and the outcomes of all utterances."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Helpers that mount a small disk: they run in a mount namespace of their own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

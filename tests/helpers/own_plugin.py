@@ -1,7 +1,5 @@
 """A plug-in of ours, as a user copies it into a folder of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,5 @@
 """Data-Juicer's and Microsoft's numbers the straightforward way, to hold ours against."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

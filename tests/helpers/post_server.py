@@ -1,7 +1,5 @@
 """An HTTP server on 127.0.0.1 that takes POST requests, and whose answers a test decides."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

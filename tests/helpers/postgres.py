@@ -3,8 +3,6 @@
 Nothing of it is left, and no other database is touched.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

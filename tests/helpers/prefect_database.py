@@ -4,8 +4,6 @@ To make one takes a server seven seconds. The first server of a test run does; a
 a copy, also in the other processes that share the tests.
 """
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 import sqlite3

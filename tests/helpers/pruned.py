@@ -5,8 +5,6 @@
 Forks one prune for each point from a process that never ran anything itself; prints the points.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a format makes of rows, without a run: for tests that read it by another library."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Strict readers of `mds` and `litdata` by the libraries' pages, and of `lance` by its library."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import struct

@@ -1,7 +1,5 @@
 """The corpus's long recordings: where speech is comes from their segments, not from words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

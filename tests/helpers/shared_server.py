@@ -4,8 +4,6 @@ The process that hands the tests out starts it, before it starts the others; the
 environment. Tests that one process runs alone start it when the first of them wants it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -3,8 +3,6 @@
 Nothing of it is left, and no other Slurm is touched: its commands read SLURM_CONF.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

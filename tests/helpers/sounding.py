@@ -1,7 +1,5 @@
 """Sound files of every kind that the tests write, in memory: one tone that never repeats."""
 
-from __future__ import annotations
-
 import io
 from functools import cache
 from typing import Any

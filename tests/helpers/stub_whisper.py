@@ -1,7 +1,5 @@
 """An engine with Whisper's shape and no weights: it hears what a clip's first sample says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

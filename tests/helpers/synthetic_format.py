@@ -1,7 +1,5 @@
 """A format of almost no bytes, for benchmarks of everything around the writing of audio."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

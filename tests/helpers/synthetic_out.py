@@ -4,8 +4,6 @@ Recordings have a minute and ten utterances each, and shards an hour. The audio 
 the right size, which no step reads.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

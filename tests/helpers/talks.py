@@ -1,8 +1,6 @@
 """Conversations of two people each, in windows that have all that a clip can have: turns with
 texts, annotations of a filter and of a text, and times of the text's words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

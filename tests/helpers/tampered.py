@@ -1,7 +1,5 @@
 """A small OUT with all that commands look at, and ways in which somebody may tamper with it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,8 +1,6 @@
 """Which tests a call of pytest runs, and which parameters of a test are of which tier, where a few
 prove the rule and the rest repeat it (tests/README.md: Tiers)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from functools import cache, partial

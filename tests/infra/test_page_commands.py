@@ -1,7 +1,5 @@
 """Commands, settings and scripts that the pages of infra/ tell people to use are ones that work."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Where uttermill runs: wheels for each platform and Python, and what it says on Windows."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

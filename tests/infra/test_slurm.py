@@ -1,7 +1,5 @@
 """Runs on a real Slurm of two nodes: jobs that end are replaced, and what they hold is kept."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

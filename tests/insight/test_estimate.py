@@ -1,7 +1,5 @@
 """Samples that are the same each time, and intervals that hold what they promise."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`estimate`, then `run`: one real Prefect server, spawned workers, fake recogniser."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

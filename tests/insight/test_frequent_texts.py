@@ -1,7 +1,5 @@
 """The most frequent texts of a version, for its report."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The report's numbers are those of dataset.json, its words are inert, its size is bounded."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """The report's curves of agreement: what each limit keeps, and how right that is."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

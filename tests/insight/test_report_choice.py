@@ -1,7 +1,5 @@
 """The clips of a report are the worst and the borderline ones, whole, within its size."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

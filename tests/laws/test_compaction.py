@@ -1,7 +1,5 @@
 """What a stage stored of a shard in several files is put into one, and nobody can tell."""
 
-from __future__ import annotations
-
 import logging
 import os
 import random

@@ -1,7 +1,5 @@
 """Every file on every shelf, and every stage, against its contract; broken ones as controls."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Iterator

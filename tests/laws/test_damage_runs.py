@@ -1,7 +1,5 @@
 """What a run makes of damaged recordings: nothing damaged is packaged unless it is asked for."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

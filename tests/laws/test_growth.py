@@ -1,7 +1,5 @@
 """From version to version: what is written again, what stays, and how even the tars are."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

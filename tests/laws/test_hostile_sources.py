@@ -1,7 +1,5 @@
 """The whole line over sources that mean harm: it ends well, and nothing but OUT was touched."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

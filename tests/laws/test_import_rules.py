@@ -1,7 +1,5 @@
 """Who may import what: light imports, Prefect in one file, decoding in one place."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pickle

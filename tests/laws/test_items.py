@@ -1,7 +1,5 @@
 """Every item by name: what was dropped or failed, and what a source left aside."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -3,8 +3,6 @@
 Each law has a control: a fault put in on purpose, which its test must find.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import logging

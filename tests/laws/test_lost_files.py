@@ -1,8 +1,6 @@
 """Files that the newest version has lost: the next run makes them again with the same bytes, and
 says so; commands name them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each reason has a meaning in the card, the report and the ledger, and none is blank."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Literal

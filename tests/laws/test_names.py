@@ -1,7 +1,5 @@
 """File names in any script, of any bytes, through the whole line: kept or escaped reversibly."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

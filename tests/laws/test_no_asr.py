@@ -1,7 +1,5 @@
 """Without a recogniser the texts are the sources' own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What-if, plan, estimate and a run give one answer to the question which clips are kept."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run lists each folder of checkpoints once; all that look share that listing."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

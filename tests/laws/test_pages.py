@@ -1,7 +1,5 @@
 """Pages that describe the code say what the code says, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

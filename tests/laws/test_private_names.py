@@ -1,7 +1,5 @@
 """Private names of libraries that flows/ uses, and foreign state that it restores."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import logging

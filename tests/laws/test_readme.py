@@ -1,7 +1,5 @@
 """What the pages show is true: the filter in them is complete and works."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A file that changed behind its size and times: the guard holds the ctime, whoever decodes proves
 the digest first, and each run hashes a share of all again."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """A source that is gone, as an unmounted share or a folder that cannot be listed: nothing is
 published without it, however large the other sources are; and `plan` says the same."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A run that repairs damage begins some of its steps anew; each shard and item counts once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

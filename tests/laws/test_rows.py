@@ -1,7 +1,5 @@
 """A row's type says what Python and Parquet hold; a clip's row has the columns that are added."""
 
-from __future__ import annotations
-
 from typing import Annotated, NotRequired, TypedDict, get_type_hints
 
 import pyarrow as pa

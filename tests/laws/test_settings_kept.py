@@ -1,8 +1,6 @@
 """Every setting in dataset.json and back: a version is compared with today's settings, and `prune`
 keeps the checkpoints of those that it was made with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

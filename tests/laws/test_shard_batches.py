@@ -1,7 +1,5 @@
 """Many shards are judged by the workers, and what they found is put together."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tables of a version: each one file, written whole; row groups of whole tars or recordings."""
 
-from __future__ import annotations
-
 import shutil
 from itertools import pairwise
 from pathlib import Path

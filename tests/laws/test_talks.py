@@ -1,7 +1,5 @@
 """The laws hold for windows of dialogues with turns, annotations and times of a text's words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@
 `serve` are read by the command line's parser only.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Verdicts on text in whole runs: which text is packaged, what is stored, what a limit costs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

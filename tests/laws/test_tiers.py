@@ -1,7 +1,5 @@
 """What a call of pytest runs by default, and what its `-m` and its files change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`python -m tests.trace`: what it counts as a call, and that it sees a whole run."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """The ledger of a run that goes on, or was killed: what waits is pending, and has not failed."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

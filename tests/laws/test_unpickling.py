@@ -3,8 +3,6 @@
 `tests/laws/test_hostile_sources.py` runs the line over planted pickles under an audit hook.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What need not be looked at again: a run with nothing to do, and shards that nobody touched."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,8 +1,6 @@
 """Rules over the text of the product: names and messages hold none of the words that were given up,
 what is caught says why, and what is published is named once."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

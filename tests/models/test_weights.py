@@ -1,7 +1,5 @@
 """Known weights: the registry, checkpoints that are read but not run, conversion, the command."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

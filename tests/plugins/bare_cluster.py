@@ -1,7 +1,5 @@
 """A cluster class whose workers start without the preload, as a site's own may."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dask.config

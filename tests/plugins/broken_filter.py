@@ -1,7 +1,5 @@
 """A filter whose library ends each process that loads it."""
 
-from __future__ import annotations
-
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.settings import StageSettings
 

@@ -1,7 +1,5 @@
 """A costly filter that writes down what it measures."""
 
-from __future__ import annotations
-
 import os
 
 from pydantic import Field

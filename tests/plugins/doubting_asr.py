@@ -1,8 +1,6 @@
 """The recogniser `fake`, which aligns texts and doubts words that begin with `un`; it raises for a
 text with `burst`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """The fake recogniser that errs: clips of less than 0.9 s are doubtful, and `wrong` of its words in
 all clips, or in those alone, are others. `HEARD` counts clips by name in this process."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """A filter that one run can be poisoned with in three ways, each by the length of a recording."""
 
-from __future__ import annotations
-
 from tests.plugins import poison
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.plugins.rules import Rule

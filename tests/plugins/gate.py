@@ -10,8 +10,6 @@
 the real ones, so that a quiet run and a disturbed one have equal settings.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The recogniser `fake` behind a gate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from tests.plugins import gate

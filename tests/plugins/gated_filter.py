@@ -1,7 +1,5 @@
 """The filter `duration` behind a gate."""
 
-from __future__ import annotations
-
 from tests.plugins import gate
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip

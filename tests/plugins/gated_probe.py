@@ -3,8 +3,6 @@
 A recording is read for its digest before any plug-in is called, so there is none to wrap.
 """
 
-from __future__ import annotations
-
 import wave
 
 from tests.plugins import gate

@@ -1,7 +1,5 @@
 """The resampler `soxr_hq` behind a gate."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The format `wenet` behind two gates: within a tar, and when the lists are written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A recogniser that takes clips of less than 0.9 s for Welsh, and longer ones for English."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from uttermill.tasks.asr import SpeechClip, Transcript, fake

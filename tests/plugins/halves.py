@@ -3,8 +3,6 @@
 Each recording that it hears is a line in `heard`, a file, where one is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, TypeVar

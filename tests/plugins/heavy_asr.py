@@ -1,7 +1,5 @@
 """A recogniser whose model takes memory, of which it says as much as a test wants."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 

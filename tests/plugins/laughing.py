@@ -1,7 +1,5 @@
 """A filter for tests: somebody laughs in the second third of each clip."""
 
-from __future__ import annotations
-
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.plugins.annotation_kinds import Event, Events
 from uttermill.tasks.settings import StageSettings, Threshold

@@ -1,7 +1,5 @@
 """A segmenter that loses the middle of every recording."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from uttermill.tasks.recording import Segment

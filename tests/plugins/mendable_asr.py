@@ -1,8 +1,6 @@
 """The recogniser `gated_asr`, which ends the run while a file of the gate's folder says so:
 `transcribe-<seconds>.fail` for the clip of that length. A person mends it: removes the file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A plug-in on text for tests: a label by the number of words, and each word as an event."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from uttermill.tasks.api import (

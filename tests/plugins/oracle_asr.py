@@ -1,7 +1,5 @@
 """A recogniser that knows what is said in some recordings of 16 kHz, and when."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A CTC model that knows what is said in one recording of 16 kHz, and when; 50 frames a second."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Iterator, Sequence
 

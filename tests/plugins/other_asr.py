@@ -1,7 +1,5 @@
 """The fake recogniser as another model: another VERSION, other words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from uttermill.tasks.asr import SpeechClip, Transcript, fake

@@ -1,7 +1,5 @@
 """A filter that misbehaves on the utterance of one length: crash, hang, memory, errors."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

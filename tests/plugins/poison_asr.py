@@ -1,7 +1,5 @@
 """A recogniser that misbehaves on the clip of one length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from tests.plugins import poison

@@ -1,7 +1,5 @@
 """`poison` as a filter with a model: workers try it before their first clip."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from tests.plugins import poison

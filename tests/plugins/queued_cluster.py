@@ -5,8 +5,6 @@ is killed once. Files that appear there have the same effect on later jobs. `job
 that was submitted, and `over` each that was cancelled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

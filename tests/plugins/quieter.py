@@ -3,8 +3,6 @@
 Each clip that it hears is a line in `heard`, a file, where one is named.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A segmenter that cuts an utterance of 0.4 to 0.7 s each second."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from uttermill.tasks.recording import Segment

@@ -1,7 +1,5 @@
 """A filter for tests: on which side of the corpus's median a clip is; the median freezes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

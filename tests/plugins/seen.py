@@ -1,7 +1,5 @@
 """A filter that writes down where it ran and which GPU it saw; `note` does it for others too."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -3,8 +3,6 @@
 UTTERMILL_SEEN names the file; a line is what `seen.note` writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The fake recogniser, whose texts follow from all utterances of a window of up to 4 s."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A segmenter for tests: a recording is one utterance, or each stretch of one speaker is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from uttermill.tasks.recording import Segment

@@ -1,7 +1,5 @@
 """A filter for tests with an annotation of each kind, of which one may be wrong on purpose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

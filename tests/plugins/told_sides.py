@@ -1,7 +1,5 @@
 """A diarizer for tests: who speaks when is a setting, and each channel is one person's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

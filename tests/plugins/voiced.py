@@ -4,8 +4,6 @@ halves; the same person sounds a little different in each recording.
 Each recording that it hears is a line in `heard`, a file, where one is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tars of equal duration, each with a mixture of speakers and datasets, for so many readers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The snippets of a data card run as printed, in the version's folder, and find every clip."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`package.only` and `package.without`: clips by speaker, dataset and language, at no cost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

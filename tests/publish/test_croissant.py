@@ -1,8 +1,6 @@
 """croissant.json says which files a version has and what its columns mean; see `tests.readers` for
 MLCommons' own validator."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

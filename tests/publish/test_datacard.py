@@ -1,7 +1,5 @@
 """dataset.json counts what is there; README.md is a data card that the Hub and people can read."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Every kind of file of a version, and every checkpoint: flipped, emptied, deleted, added."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

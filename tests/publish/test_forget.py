@@ -1,7 +1,5 @@
 """`uttermill forget`: what a person asks to remove is gone from OUT, and stays out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names of many clips, within little memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prune removes what nothing needs, counts it honestly, and costs no later run anything."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

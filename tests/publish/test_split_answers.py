@@ -1,7 +1,5 @@
 """Splits are as they were when one process held all rows as texts, however these come."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Who speaks in a window of a dialogue, beside its main speaker, is on one side of a split too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,8 +1,6 @@
 """Speakers that become known after splits were drawn: what would empty a split, or take too much
 of the last version, is refused; plan says so, and each way out does what it says."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

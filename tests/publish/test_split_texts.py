@@ -1,7 +1,5 @@
 """No text in two splits: what is kept together, what is left out, and what is counted."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Splits and weights: nobody on two sides, nobody changes sides, and hours near what was asked."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

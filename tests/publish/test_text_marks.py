@@ -1,7 +1,5 @@
 """`package.text_marks`: sounds that a filter found, at their place in a clip's text."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Splits keep speakers apart that somebody names. Of whom nobody knows, `plan`, the end of a run,
 the card and the report say so, with the remedy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

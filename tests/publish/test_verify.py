@@ -1,7 +1,5 @@
 """Verify finds every single damage to a published version, and none where there is none."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

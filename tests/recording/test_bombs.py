@@ -3,8 +3,6 @@
 The peaks are those of a process of its own that lists each of them.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Utterance ids: what every reader of tars takes, and apart for whatever is apart."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Sources on a real S3 server: the same recordings as from a folder, and lists that stay inside."""
 
-from __future__ import annotations
-
 import errno
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """Levels: what each does to a signal of known level, and that none depends on anything else."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

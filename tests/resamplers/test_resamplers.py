@@ -1,7 +1,5 @@
 """Every resampler on the shelf: exact length, right pitch and level, no aliases, no wrap."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The demo corpus: the same bytes each time, written once, and what it promises is in it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

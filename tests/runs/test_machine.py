@@ -1,8 +1,6 @@
 """What a machine may refuse, and who says so: no home, a home that is full or damaged, no loopback,
 no more threads, a full disk. One sentence, with the cause and the remedy."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

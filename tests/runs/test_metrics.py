@@ -1,7 +1,5 @@
 """What calls cost, how they got to their workers, and which shards are called slow."""
 
-from __future__ import annotations
-
 import gc
 import http.client
 import json

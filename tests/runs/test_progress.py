@@ -1,7 +1,5 @@
 """Progress: bars on a terminal without garbling, one plain line a stage elsewhere."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """What a short run starts and imports: nothing that it does not need."""
 
-from __future__ import annotations
-
 import gc
 import json
 import subprocess

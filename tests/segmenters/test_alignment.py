@@ -1,7 +1,5 @@
 """A text aligned with what was heard: pairs of words, sentences, and a whole run over a book."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Applio's slicer: its anchor, the algorithm as it sees the whole recording, and every sample."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

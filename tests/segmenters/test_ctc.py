@@ -1,7 +1,5 @@
 """Texts aligned by a CTC model: exact paths, hours in little memory, a recogniser from a folder."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

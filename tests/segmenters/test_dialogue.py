@@ -1,7 +1,5 @@
 """Windows of a conversation: where they are cut, and whole runs over made dialogues."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tarfile

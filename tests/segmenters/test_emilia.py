@@ -1,7 +1,5 @@
 """`vad` with `merge: emilia`: Emilia's rules, its anchors, and every sample covered."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

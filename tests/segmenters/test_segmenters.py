@@ -1,7 +1,5 @@
 """Cuts: every sample covered, exact bounds, and the same whatever the blocks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

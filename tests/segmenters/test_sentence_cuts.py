@@ -1,7 +1,5 @@
 """Long segments whose words have times: cut at sentence ends, each piece with its own text."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`serve --alert URL`: what a local receiver hears of runs that do not end well."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

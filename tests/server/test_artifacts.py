@@ -1,7 +1,5 @@
 """The words of a run's artifact: numbers that add up, names that are not markup, no secrets."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Needs Chromium, as `e2e/test_report_browser.py` does.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The form that Prefect's UI makes of the settings: every field says what it is, and offers what
 there is to choose from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Task runs that stand for a stage of a group of shards: how many, and what they show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path

@@ -3,8 +3,6 @@
 Needs its binaries on the PATH.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 
 `test_server_access.py` does a whole run with one."""
 
-from __future__ import annotations
-
 import os
 
 import httpx

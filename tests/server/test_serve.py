@@ -1,8 +1,6 @@
 """`uttermill serve`: refused before anything starts, or runs on schedule and on demand, and leaves
 nothing behind. With a work pool beside it: the schedules of `infra/prefect.yaml` are kept too."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The run's own Prefect server and its history: complete, private, gone with the run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

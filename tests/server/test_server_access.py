@@ -1,8 +1,6 @@
 """Who may speak to a local Prefect server: programs and pages that know its password, at a loopback
 name, from its own origin; and the file that keeps the password of `serve`."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

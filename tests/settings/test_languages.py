@@ -1,7 +1,5 @@
 """Languages in settings: what is no code, or unknown to the recogniser, is refused before a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ A canary stands where users write secrets, in some fifty spellings; every byte t
 and leave is searched for it.
 """
 
-from __future__ import annotations
-
 import json
 import traceback
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Any YAML tree, text or `--set`: settings, or a ConfigError of one sentence; nothing is run."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import tracemalloc

@@ -1,7 +1,5 @@
 """Archives in a folder are read in place: what they hold, what is damaged, what is a bomb."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

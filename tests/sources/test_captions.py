@@ -1,7 +1,5 @@
 """Captions as video sites, players and aligners write them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which columns and files a source takes, what it says of them, and what it refuses."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Folders in the layouts of known corpora, and tables, by nothing but their path."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

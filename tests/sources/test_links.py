@@ -1,8 +1,6 @@
 """Links in a source's folder: those that lead out of it are skipped and named, whatever reads the
 folder, unless `follow_links` is set."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

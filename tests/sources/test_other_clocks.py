@@ -1,7 +1,5 @@
 """Texts whose times are of another clock or unit, or that cost time without end."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Sources and OUT are apart, results are never recordings, and an empty folder is called empty."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

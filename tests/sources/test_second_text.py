@@ -1,7 +1,5 @@
 """`second_text` of a source: a translation, say, published beside the text with its language."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Lists and tars from hell: nothing but ConfigError, nothing written, memory bounded."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Tables with any columns, as spreadsheets, pandas and people write them; and broken ones."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

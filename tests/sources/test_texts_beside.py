@@ -1,7 +1,5 @@
 """Texts beside the recordings of a folder: each kind, its encoding, and which text is whose."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

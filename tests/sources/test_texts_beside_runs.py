@@ -1,7 +1,5 @@
 """Texts beside recordings through whole runs: clips, outcomes, what people are told, and S3."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One speaker over all recordings: linking, names from version to version, caps, and runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

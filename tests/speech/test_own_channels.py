@@ -1,7 +1,5 @@
 """Turns of a call's windows get their texts from the speakers' own channels."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Turns and voices of a diarizer, published with each clip."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

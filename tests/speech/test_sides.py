@@ -1,7 +1,5 @@
 """Which channels hold different voices: calls, rooms, music. The bench has many more of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import cycle, islice

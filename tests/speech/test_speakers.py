@@ -1,7 +1,5 @@
 """Who speaks when: turns, cutting at them, linking of voices, and runs with a diarizer."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where speech begins and ends: edges by level, the second look, and the corpus's real words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

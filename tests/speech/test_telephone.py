@@ -1,8 +1,6 @@
 """Voices over the telephone beside others: where speakers are told apart by their voices and splits
 go by them, `plan`, the end of a run and its report warn that one person may be two."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

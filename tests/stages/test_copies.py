@@ -1,7 +1,5 @@
 """Files of the same bytes: one is processed, and the ledger names the others."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

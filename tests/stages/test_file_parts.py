@@ -1,7 +1,5 @@
 """`channels` and `track: all` of a source: what of each file becomes a recording of its own."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

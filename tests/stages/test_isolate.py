@@ -3,8 +3,6 @@
 These items take a real process with them. A control shows what they do without isolation.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

@@ -1,7 +1,5 @@
 """Listing sources in columns: what is known is compared without an object a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The filter stage converts what passes while it decodes: the same bytes as if resample decoded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal

@@ -1,8 +1,6 @@
 """A disk, a share or a right that fails for a while: its recordings are read again, in the run and
 by the next one, and a source that cannot be read publishes nothing."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

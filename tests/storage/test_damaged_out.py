@@ -1,7 +1,5 @@
 """An OUT of which somebody has deleted, cut or swapped files, or that changes while it is read."""
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

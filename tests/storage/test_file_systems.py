@@ -1,8 +1,6 @@
 """OUT where links, locks, renames or syncs are missing: what a run does without, or refuses to do
 before any work."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """An OUT that somebody else has written into: names in its files, and links, lead nowhere else."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """OUT's lock: exclusive between processes, and gone with its owner."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -4,8 +4,6 @@ Those here are made of a megabyte a row, and fail on `take` and `combine_chunks`
 that takes long, the quick tier shows with a small limit that the rows go through `tables.take`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Commands that look at an OUT change nothing in it, whatever is damaged; a run repairs it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

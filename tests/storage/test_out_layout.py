@@ -1,7 +1,5 @@
 """An OUT of another layout: a run computes everything once again, and looking commands say so."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

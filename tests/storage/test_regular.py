@@ -1,7 +1,5 @@
 """Files of ours that are something else: no link is written through, no pipe waited for."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

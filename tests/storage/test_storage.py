@@ -1,7 +1,5 @@
 """OUT and sources on a real S3 server, in one process: the same bytes, the same laws."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Temporary folders in a TMPDIR that others share: nothing of anybody else's is removed or used."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """What an OUT names is not imported: only what a person names on this command line, or trusts."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

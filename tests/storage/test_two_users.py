@@ -1,7 +1,5 @@
 """Two users of one group work in one OUT, and who may not is told who owns what; umasks hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Several recognisers of a clip: how far they agree, the text they vote for, what it costs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The verdict `confidence`: its number from scores, what it drops, and on real speech."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from math import log

@@ -1,8 +1,6 @@
 """Questions with closed answers to a language model, behind a real server that answers as models
 do."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Equal and near-equal texts: which count as one, whatever their order."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

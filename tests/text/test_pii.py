@@ -1,7 +1,5 @@
 """Personal data in texts: what is found, what is not, and that no published byte holds it."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from dataclasses import replace

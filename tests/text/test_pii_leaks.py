@@ -1,8 +1,6 @@
 """What the rule `pii` hides comes out nowhere: not of a version, a report, a command or the
 explorer; and muted words are heard nowhere. Checkpoints keep both."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Hand-counted errors, what the plain rule leaves, and what stored transcripts are counted as."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

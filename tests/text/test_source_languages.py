@@ -1,7 +1,5 @@
 """Clips of a source that states no language are judged by the languages of the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How a clip sounds in words: steps by bounds over the corpus, which freeze, and a caption."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

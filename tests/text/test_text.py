@@ -1,7 +1,5 @@
 """Verdicts on text: reasons, values and what a null does."""
 
-from __future__ import annotations
-
 import json
 import random
 from importlib import metadata

@@ -1,7 +1,5 @@
 """Verdicts on text that work out numbers of their own: texts in, numbers and reasons out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

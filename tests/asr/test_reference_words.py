@@ -1,7 +1,5 @@
 """When the words of a source's text are said: in a run, stored once, refused where it cannot be."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -101,16 +99,22 @@ def test_without_a_text_there_are_no_words(home: Path) -> None:
     assert table["reference_words"].to_pylist() == [None] * COUNT
 
 
-def test_a_recogniser_that_does_not_align_is_refused(home: Path) -> None:
-    chosen = settings.PrepareSettings.model_validate(
-        {
-            "sources": [{"kind": "folder", "path": str(home / "in")}],
-            "out": str(home / "out"),
-            "transcribe": {"backend": {"use": "none"}, "reference_words": True},
-        }
-    )
-    with pytest.raises(ConfigError, match="reference_words needs a recogniser that aligns"):
-        checks.check_wishes(chosen)
+@pytest.mark.parametrize(
+    ("transcribe", "words"),
+    [
+        ({"backend": {"use": "none"}, "reference_words": True},
+         "reference_words needs a recogniser that aligns"),
+        ({"backend": {"use": "fake"}, "verdicts": [{"use": "reference_confidence"}]},
+         r"set transcribe\.reference_words=true"),
+    ],
+)  # fmt: skip
+def test_what_needs_aligned_texts_is_refused(
+    home: Path, transcribe: dict[str, Any], words: str
+) -> None:
+    source = {"kind": "folder", "path": str(home / "in")}
+    asked = {"sources": [source], "out": str(home / "out"), "transcribe": transcribe}
+    with pytest.raises(ConfigError, match=words):
+        checks.check_wishes(settings.PrepareSettings.model_validate(asked))
 
 
 def test_ctm_and_textgrids_hold_the_words(home: Path) -> None:
@@ -175,21 +179,6 @@ def test_the_rule_changes_no_published_value(home: Path) -> None:
     row = rows(home / "out")[0]
     assert {name: row[name] for name in plain} == plain
     assert row["reference_confidence_doubtful"] == 0
-
-
-def test_the_rule_needs_aligned_texts(home: Path) -> None:
-    chosen = settings.PrepareSettings.model_validate(
-        {
-            "sources": [{"kind": "folder", "path": str(home / "in")}],
-            "out": str(home / "out"),
-            "transcribe": {
-                "backend": {"use": "fake"},
-                "verdicts": [{"use": "reference_confidence"}],
-            },
-        }
-    )
-    with pytest.raises(ConfigError, match=r"set transcribe\.reference_words=true"):
-        checks.check_wishes(chosen)
 
 
 # Words of a given text by a CTC model's emissions: exact ones, texts that are not said, long

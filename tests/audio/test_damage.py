@@ -1,7 +1,5 @@
 """Damage in the middle of a recording is seen, wherever the format lets it be seen."""
 
-from __future__ import annotations
-
 import io
 import random
 import struct
@@ -43,9 +41,11 @@ def test_which_faults_a_span_touches(span: tuple[int, int], touched: int) -> Non
     assert touching(known, *span) == touched
 
 
-def test_faults_that_touch_are_one() -> None:
+def test_faults_that_touch_or_are_close_are_one() -> None:
     found = merged([Fault(30, 40, "c"), Fault(0, 10, "a"), Fault(10, 10, "b", shifts=True)])
     assert found == [Fault(0, 10, "a", shifts=True), Fault(30, 40, "c")]
+    found = merged([Fault(0, 10, "a"), Fault(15, 20, "b"), Fault(40, 50, "c", shifts=True)], 5)
+    assert found == [Fault(0, 20, "a"), Fault(40, 50, "c", shifts=True)]
 
 
 def test_a_flac_that_counts_too_few_samples_is_read_to_its_end(tmp_path: Path) -> None:
@@ -275,15 +275,15 @@ def test_a_file_of_which_nothing_can_be_decoded_is_unreadable(tmp_path: Path) ->
         heard(data[:at] + b"\xff" * (end - at) + data[end:], tmp_path)
 
 
-def test_a_wav_that_follows_another_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "name"), [("wav", "WAV file"), ("m4a", "MP4")])
+def test_a_file_that_follows_another_is_told(tmp_path: Path, kind: str, name: str) -> None:
     """As `cat a.wav b.wav` leaves it: the second was lost unseen."""
-    data = whole("wav")
+    data = whole(kind)
     good, _ = heard(data, tmp_path)
     samples, faults = heard(data + data, tmp_path)
     assert np.array_equal(samples, good)
-    [fault] = faults
-    assert (fault.start, fault.end, fault.shifts) == (len(good), len(good), False)
-    assert fault.what == "another WAV file follows in it, which is not read; split the file"
+    what = f"another {name} follows in it, which is not read; split the file"
+    assert faults == [Fault(len(good), len(good), what)]
 
 
 @pytest.mark.parametrize("outer", ["stale", "right"])
@@ -370,16 +370,6 @@ def test_a_wma_whose_end_is_zeros_is_doubtful_there(tmp_path: Path) -> None:
         assert not faults[-1].shifts
 
 
-def test_an_m4a_that_follows_another_is_told(tmp_path: Path) -> None:
-    data = whole("m4a")
-    good, _ = heard(data, tmp_path)
-    samples, faults = heard(data + data, tmp_path)
-    assert np.array_equal(samples, good)
-    assert [(f.start, f.end, f.what) for f in faults] == [
-        (len(good), len(good), "another MP4 follows in it, which is not read; split the file")
-    ]
-
-
 def test_what_breaks_midway_is_told_in_words(tmp_path: Path) -> None:
     """It was `[Errno 1094995529] Invalid data found when processing input: '<none>'; last …`."""
     data = whole("vorbis", seconds=40.0)
@@ -390,11 +380,6 @@ def test_what_breaks_midway_is_told_in_words(tmp_path: Path) -> None:
         "Invalid data found when processing input; ogg: CRC mismatch!; get the file again from "
         "where it came from"
     )
-
-
-def test_faults_close_to_each_other_are_one() -> None:
-    found = merged([Fault(0, 10, "a"), Fault(15, 20, "b"), Fault(40, 50, "c", shifts=True)], 5)
-    assert found == [Fault(0, 20, "a"), Fault(40, 50, "c", shifts=True)]
 
 
 def test_a_lost_page_of_vorbis_costs_itself_where_blocks_are_long_and_short(tmp_path: Path) -> None:

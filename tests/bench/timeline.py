@@ -1,17 +1,14 @@
 """What each process of a run does, and when: where a core idles.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.timeline [FOLDER] [--only hour short] [--svg FOLDER]
+    UTTERMILL_CORPUS=… python -m tests.bench.timeline [FOLDER] [--only hour short]
 
 Runs `uttermill run` without a recogniser and without Prefect's history on the inputs of
 `tests.bench.peers`: an hour of 240 files, and 3,000 clips of 4 s. A lane is a process: its calls,
-from the run's `metrics.parquet`, and below them the share of a core that it takes, sampled every
-0.1 s. What others take of the machine meanwhile is printed: above a tenth, judge by CPU alone.
+from the run's `metrics.parquet`, and the CPU that it takes, sampled every 0.1 s. What others take
+of the machine meanwhile is printed: above a tenth, judge by CPU alone.
 """
 
-from __future__ import annotations
-
 import argparse
-import html
 import subprocess
 import sys
 import tempfile
@@ -19,7 +16,6 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -29,9 +25,6 @@ from tests.bench import _peer_inputs as inputs
 from tests.bench.peers import PLAIN
 
 INPUTS = {"hour": inputs.hour(), "short": inputs.short()}
-COLOURS = {"start": "#ccc", "shard": "#8da0cb", "filter": "#66c2a5", "resample": "#a6d854"}
-COLOURS |= {"transcribe": "#ffd92f", "package": "#fc8d62"}
-LANE, WIDTH, LEFT = 50, 1000, 90  # px
 POLL_S = 0.1
 
 
@@ -119,56 +112,16 @@ def told(name: str, timeline: Timeline) -> list[str]:
     return lines
 
 
-def picture(name: str, timeline: Timeline) -> str:
-    """An SVG: each process has its calls, coloured by stage, above its share of a core."""
-    scale, height = WIDTH / timeline.wall, LANE * (len(timeline.lanes) + 2)
-
-    def box(y: float, tall: float, begin: float, end: float, fill: str, title: str = "") -> str:
-        x, width = LEFT + begin * scale, max((end - begin) * scale, 0.5)
-        return (
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{tall:.1f}" '
-            f'fill="{fill}"><title>{html.escape(title)}</title></rect>'
-        )
-
-    def text(x: float, y: float, words: str) -> str:
-        return f'<text x="{x:.1f}" y="{y}">{html.escape(words)}</text>'
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + LEFT + 20}" height="{height}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>',
-        text(8, 18, f"{name}: {timeline.wall:.1f} s"),
-    ]
-    for place, (stage, colour) in enumerate(COLOURS.items()):
-        begin = (150 + 110 * place) / scale
-        parts += [box(8, 12, begin, begin + 12 / scale, colour)]
-        parts += [text(LEFT + begin * scale + 17, 18, stage)]
-    for y, lane in zip(range(LANE, height, LANE), timeline.lanes, strict=False):
-        parts.append(text(8, y + 16, lane.name))
-        for bar in lane.bars:
-            title = f"{bar.name}: {bar.begin:.2f} s to {bar.end:.2f} s"
-            parts.append(box(y, 22, bar.begin, bar.end, COLOURS[bar.name.split()[0]], title))
-        for (begin, low), (end, high) in pairwise(lane.cpu):
-            share = 16 * min(1.0, (high - low) / max(end - begin, 1e-3))
-            parts.append(box(y + 40 - share, share, begin, end, "#555"))
-    for second in range(0, int(timeline.wall) + 1, max(1, round(timeline.wall / 15))):
-        parts.append(text(LEFT + second * scale, height - LANE + 14, f"{second} s"))
-    return "".join([*parts, "</svg>\n"])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", default=f"{tempfile.gettempdir()}/uttermill-peers")
     parser.add_argument("--only", nargs="+", choices=[*INPUTS], default=[*INPUTS])
-    parser.add_argument("--svg", type=Path, help="folder for a picture of each run")
     args = parser.parse_args()
     for name in args.only:
         source = inputs.made(Path(args.folder), name, INPUTS[name])
         with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
             timeline = recorded(source, Path(scratch, "out"))
         print(*told(name, timeline), sep="\n", flush=True)
-        if args.svg:
-            args.svg.mkdir(parents=True, exist_ok=True)
-            (args.svg / f"{name}.svg").write_text(picture(name, timeline))
 
 
 if __name__ == "__main__":

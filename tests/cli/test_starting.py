@@ -1,12 +1,9 @@
 """First steps: `init`, `plugins SHELF.NAME`, `--version`, `completion`."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import re
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -177,18 +174,6 @@ def test_an_unknown_plugin_is_told_what_there_is(
     assert "silence" in said or "filters" in said
 
 
-def test_units_follow_from_descriptions_names_and_columns() -> None:
-    def unit(shelf: str, name: str, setting: str) -> str:
-        (entry,) = setting_listing.plugins_named(f"{shelf}.{name}")[shelf].values()
-        return next(str(s["unit"]) for s in entry["settings"] if s["setting"] == setting)
-
-    assert unit("filters", "bandwidth", "min") == "Hz"
-    assert unit("segmenters", "vad", "speech_pad_ms") == "ms"
-    assert unit("levels", "highpass", "cutoff_hz") == "Hz"
-    assert unit("filters", "dnsmos", "min_ovrl") == "MOS"
-    assert unit("asr", "fake", "seed") == ""
-
-
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["--version"])
@@ -223,15 +208,6 @@ def test_wrong_usage_is_an_object_too(capsys: pytest.CaptureFixture[str], words:
     with pytest.raises(SystemExit):
         cli.main([word for word in words if word != "--json"])
     assert capsys.readouterr().out == ""
-
-
-def test_completion_is_a_script_that_bash_reads(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
-    # What bash offers for `uttermill pl<Tab>`.
-    asked = "COMP_WORDS=(uttermill pl); COMP_CWORD=1; _shtab_uttermill; echo ${COMPREPLY[@]}"
-    done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True)
-    assert set(done.stdout.split()) == {"plan", "plugins"}, done.stderr
 
 
 def test_every_setting_that_limits_a_column_with_a_unit_has_one() -> None:

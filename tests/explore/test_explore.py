@@ -1,7 +1,5 @@
 """The explorer's server: who may ask, what it answers, and what bad input does."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -30,7 +28,7 @@ from starlette.testclient import TestClient
 from tests.helpers import corpus
 from tests.insight.test_report import EVIL, job_of, recorded
 from uttermill.flows import cli
-from uttermill.flows.explore import app, charts
+from uttermill.flows.explore import app
 from uttermill.flows.explore.corpus import Corpus, Ended
 from uttermill.flows.explore.responses import Sent
 from uttermill.tasks.shard_store import decision_log
@@ -511,7 +509,3 @@ def test_nothing_reads_a_version_once_the_corpus_is_closed(out: Path, tmp_path: 
     corpus.close()
     with pytest.raises(Ended), corpus.cursor():
         pass
-
-
-def test_control_charts_limits_without_a_run() -> None:
-    assert charts.limits(None) == []

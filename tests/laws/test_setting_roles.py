@@ -4,8 +4,6 @@ A new setting without an entry fails. `recipe`: it can change an output, so its 
 follows compute again; `threshold`: taken again for free; `transient`: speed or looks only.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -527,7 +525,9 @@ COMPARED = [name for name, entry in STAGES.items() if entry.other is not None]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", tiers.few(COMPARED, *COMPARED[::6], "resample.rate", "transcribe.backend"))
+@pytest.mark.parametrize(
+    "name", tiers.few(COMPARED, *COMPARED[::6], "resample.rate", "transcribe.backend")
+)
 def test_what_a_change_computes(base: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
     stage, _, field = name.partition(".")

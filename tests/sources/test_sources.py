@@ -1,7 +1,5 @@
 """Every kind of source on small trees: the exact recordings, errors and reasons."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import itertools
@@ -412,8 +410,8 @@ def test_the_list_of_the_page_is_made_in_a_messy_folder(
     found = recs(listed("jsonl", tmp_path / "list.jsonl"))
     assert [item.error for item in found] == [None] * len(wanted)
     assert {Path(item.source_path).name: item.text for item in found} == {
-        "a.wav": "a.wav", "B.MP3": "B.MP3", "a.flac": "deep/a.flac", "c d.flac": "deep/c d.flac", "名.opus": "deep/名.opus",
-        "bom.m4a": "Said in bom.m4a",
+        "a.wav": "a.wav", "B.MP3": "B.MP3", "a.flac": "deep/a.flac",
+        "c d.flac": "deep/c d.flac", "名.opus": "deep/名.opus", "bom.m4a": "Said in bom.m4a",
     }  # fmt: skip
 
 

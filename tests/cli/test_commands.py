@@ -173,12 +173,6 @@ def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert "diarizer" in meanings["speaker"], "where the source states none"
 
 
-def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "SETTINGS.yaml" in told(capsys, "run", code=2)["error"]
-    assert "not the OUT" in told(capsys, "status", str(prepared.source), code=2)["error"]
-    assert "dataset.json" in told(capsys, "verify", str(prepared.source), code=2)["error"]
-
-
 def test_history_holds_every_task_run(prepared: Prepared, prefect_api: Server) -> None:
     runs = task_runs(prefect_api.url, prepared.out)
     assert set(corpus.STAGES) <= {run["name"].split(" · ")[0] for run in runs}

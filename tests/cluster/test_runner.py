@@ -80,18 +80,6 @@ def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
 
 
 @pytest.mark.cluster
-def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
-    # A fresh worker answers its first call within this, on a busy machine too.
-    dispatcher = Dispatcher(cluster)
-    began = time.monotonic()
-    ended = dispatcher.run(work_on, str(tmp_path), "hang", within=lambda isolated: 12)
-    assert ended == "hang isolated"
-    assert time.monotonic() - began < 60
-    assert dispatcher.losses == Losses(timeouts=1, isolated=1)
-    assert calls_of(tmp_path, "hang") == ["shared", "isolated"]
-
-
-@pytest.mark.cluster
 @pytest.mark.nightly
 def test_what_kills_even_the_isolating_worker_ends_the_run(
     cluster: Cluster, tmp_path: Path

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import socket
 import ssl
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,8 +12,8 @@ import distributed.comm
 import pytest
 from pydantic import ValidationError
 
-from tests.helpers import certificates, corpus
-from uttermill.flows import cli, settings
+from tests.helpers import certificates
+from uttermill.flows import settings
 from uttermill.flows.cluster import local
 from uttermill.flows.cluster.address import fault
 from uttermill.flows.cluster.cluster import Cluster
@@ -98,15 +97,6 @@ def test_control_a_stranger_is_refused(
     assert cluster.submit(abs, -6).result() == 6
 
 
-@pytest.mark.cluster
-def test_without_tls_the_handshake_is_plain(shared_cluster: dict[str, Any]) -> None:
-    """The control of the control: an open scheduler does speak first."""
-    port = int(shared_cluster["address"].rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
-        plain.settimeout(5)
-        assert b"compression" in plain.recv(4096)
-
-
 FAULTS = {
     "ca_file": ["cluster.tls.ca_file", "nowhere.pem", "cannot be read"],
     "cert": ["cluster.tls.cert", "nowhere.pem", "cannot be read"],
@@ -176,20 +166,6 @@ def test_a_certificate_out_of_date_is_told_by_its_dates(
             return fault(address, local.root(failed.value))
 
     assert other in asyncio.run(ask())
-
-
-def test_the_command_refuses_with_exit_2(
-    mine: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus.make(tmp_path / "in", 1)
-    gone = {**mine, "key": str(tmp_path / "gone.pem")}
-    arguments = [
-        "run", "--source", str(tmp_path / "in"), "--out", str(tmp_path / "out"),
-        "--set", "transcribe.backend.use=fake", "--set", f"cluster.tls={gone}", "--json",
-    ]  # fmt: skip
-    assert cli.main(arguments) == 2
-    assert "gone.pem cannot be read" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "runs").exists()
 
 
 @pytest.mark.parametrize(

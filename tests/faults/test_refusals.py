@@ -95,17 +95,6 @@ def test_an_out_that_cannot_be_written(bare: Site) -> None:
     assert not any(bare.temp.glob("uttermill-*"))
 
 
-def test_weights_with_another_hash(bare: Site) -> None:
-    model = bare.home / "model"
-    model.mkdir()
-    for name in ("model.bin", "config.json", "tokenizer.json"):
-        (model / name).write_text("{}")
-    backend = {"use": "faster_whisper", "model": str(model), "sha256": "0" * 64}
-    chosen = bare.settings("out", transcribe={"backend": backend})
-    says(bare.command("run", chosen), 2, "sha256")
-    assert nothing_began(bare)
-
-
 def test_usage(bare: Site) -> None:
     says(bare.command("run"), 2, "--source")
     says(bare.command("run", "--source", bare.source), 2, "--out")

@@ -137,17 +137,6 @@ def test_every_kind_lists_a_bucket_as_it_lists_a_folder(
 
 
 @pytest.mark.full
-def test_a_whole_run_from_tars_in_a_bucket(s3: S3, url: str, tmp_path: Path) -> None:
-    tar(tmp_path / "in")
-    (tmp_path / "in/b.tar").unlink()
-    s3.upload(tmp_path / "in", url)
-    source = {"kind": "tar", "name": "c", "path": f"{url}/*.tar"}
-    published, counts = corpus.run(corpus.job(tmp_path, sources=[source]))
-    assert counts["filter"] == (3, 0)
-    assert published.summary["utterances"]["packaged"] == 3
-
-
-@pytest.mark.full
 def test_one_object_is_a_source_and_an_overwritten_one_is_another(
     s3: S3, url: str, tmp_path: Path
 ) -> None:

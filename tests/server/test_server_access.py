@@ -283,14 +283,6 @@ def test_another_file_in_its_place_is_refused(home: Path, tmp_path: Path, fault:
     assert fault == "link" or not other.exists()
 
 
-@pytest.mark.nightly
-def test_the_address_has_the_password_where_no_log_sees_it() -> None:
-    whole = login.address("http://127.0.0.1:4200", "uttermill:x")
-    base, _, fragment = whole.partition("#")
-    assert base == "http://127.0.0.1:4200/uttermill"
-    assert base64.b64decode(fragment) == b"uttermill:x"
-
-
 # A run's own server, beside what the user's environment says of others
 
 UNGUARDED = {

@@ -25,9 +25,9 @@ ODD = {
 }  # fmt: skip
 
 
-def demo(out: Path, server: Server, *words: str) -> tuple[dict[str, Any], str]:
+def demo(out: Path, server: Server) -> tuple[dict[str, Any], str]:
     done = subprocess.run(
-        [sys.executable, "-m", "uttermill.flows.cli", "demo", "--out", str(out), "--json", *words],
+        [sys.executable, "-m", "uttermill.flows.cli", "demo", "--out", str(out), "--json"],
         env={**os.environ, "PREFECT_API_URL": server.url},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=1400,
     )  # fmt: skip
@@ -35,14 +35,14 @@ def demo(out: Path, server: Server, *words: str) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def twice(out: Path, server: Server, *words: str) -> tuple[dict[str, Any], str]:
+def twice(out: Path, server: Server) -> tuple[dict[str, Any], str]:
     """The first run's result and words; a second one, in this process, finds nothing to do."""
-    first, told = demo(out, server, *words)
+    first, told = demo(out, server)
     assert first["recordings"] == {"in": 68, "failed": 7}
     assert set(first["reasons"]) >= ODD
     assert verify(Path(first["dataset"])) == []
     began = time.monotonic()
-    later = Site(out.parent, server.url).command("demo", "--out", out, *words)
+    later = Site(out.parent, server.url).command("demo", "--out", out)
     assert later.code == 0, later.stderr
     assert "Nothing was left to do" in later.stderr
     assert all(entry["items_computed"] == 0 for entry in later.result["stages"].values())

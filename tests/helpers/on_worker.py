@@ -81,7 +81,7 @@ def work_on(marks: str, shard: str, isolate: bool = False) -> str:
     if kind == "hopeless" or (kind == "poison" and not isolate) or (kind == "unlucky" and first):
         time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind in ("hang", "sleep") and not isolate:
+    if kind == "sleep" and not isolate:
         time.sleep(60)
     if kind == "item":
         raise ItemError("decode_error", "half of it", 5, 16000)

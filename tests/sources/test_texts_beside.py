@@ -370,6 +370,8 @@ def test_an_encoding_that_is_not_certain_is_asked_for(
 def test_bytes_that_do_not_fit_what_is_asked_for() -> None:
     with pytest.raises(ItemError, match="byte 12 does not fit gb"):
         decode(CHINESE.encode("gbk") + b"\xff", "gbk")
+    with pytest.raises(ItemError, match="NUL bytes"):
+        decode(b"ab\0\0\1\2")
 
 
 @pytest.mark.parametrize("name", ["nope", "rot13", "hex"])

@@ -16,15 +16,10 @@ import pytest
 NAME = "prefect.db"
 
 
-def base(factory: pytest.TempPathFactory) -> Path:
-    """The temporary folder that all processes of this test run have in common."""
-    own = factory.getbasetemp()
-    return own.parent if own.name.startswith("popen-") else own
-
-
 def shared(factory: pytest.TempPathFactory) -> Path:
     """Where it lies, or will lie, for all processes of this test run."""
-    return base(factory) / NAME
+    own = factory.getbasetemp()
+    return (own.parent if own.name.startswith("popen-") else own) / NAME
 
 
 @contextmanager

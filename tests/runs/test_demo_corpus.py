@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import demo_corpus
 from uttermill.flows.demo import corpus as demo
 from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError
@@ -17,7 +16,9 @@ pytest.importorskip("espeakng_loader")
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return demo_corpus.take(tmp_path_factory.mktemp("demo") / "corpus", tmp_path_factory)
+    folder = tmp_path_factory.mktemp("demo") / "corpus"
+    demo.make_corpus(folder)
+    return folder
 
 
 def digests(folder: Path) -> dict[str, str]:

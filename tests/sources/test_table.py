@@ -269,13 +269,6 @@ def test_a_column_of_a_layouts_file_is_taken_by_a_table_of_it(tmp_path: Path) ->
     }  # fmt: skip
 
 
-def test_the_key_that_a_list_has_is_the_one_that_is_named_as_taken(tmp_path: Path) -> None:
-    [_, sentence] = notes(
-        "jsonl", jsonl(tmp_path / "x.jsonl", {"wav": "a", "text": "x", "txt_2": 1})
-    )
-    assert sentence.endswith("takes it in place of 'text'")
-
-
 def test_speakers_that_pandas_wrote_as_floats_in_parquet(tmp_path: Path) -> None:
     """A column of whole numbers in which one is missing."""
     cells = [{"path": None, "bytes": b"x"}] * 2

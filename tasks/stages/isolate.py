@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[Se
     KilledFromOutside if a unit's process was killed while others may have been working: call again
     `alone`, for the units without rows. Also if no unit survives alone and memory was short: other
     shards may show whether the machine or the unit is the cause (`resigned`). RunError if unit
-    after unit is killed and none is blamed.
+    after unit is killed and none is blamed, or if a process does not come to its first unit.
     """
     module = contract.worker(stage)
     index = tries = lived = 0
@@ -194,7 +195,7 @@ class _Child:
         finally:
             os.close(writing)
         assert self.process.stdin
-        # A broken pipe: it died at once; `next` notices, and names the first unit.
+        # A broken pipe: it died at once, which `begin` notices.
         with suppress(BrokenPipeError), self.process.stdin as task:
             pickle.dump((stage, job, units, [trial.key for trial in self.trials]), task)
 
@@ -209,17 +210,14 @@ class _Child:
         return rows, code, detail
 
     def begin(self) -> tuple[str | None, str]:
-        """Wait until its trials are over. (None, ""), or how it ended before any trial or by a
-        kill; RunError if a trial ended it."""
+        """Wait until its trials are over. (None, ""), or how it was killed from outside; RunError
+        if it ended otherwise, which no unit can cause."""
         while not self.ready:
             answer, code, detail = self._answer(max(START, self.job.item_timeout))
-            if code and self.trying and code != KILLED:
-                if code == "crashed":
-                    detail = ended(self.process.returncode)
-                fate = "crashes" if code == "crashed" else "does not end"
-                raise RunError(known_good.blamed(self.trying, fate, detail))
-            if code:
+            if code == KILLED:
                 return code, detail
+            if code:
+                raise RunError(self._not_begun(code, detail))
             self.began.append(time.monotonic())
             if isinstance(answer, int):
                 self.trying = self.trials[answer]
@@ -227,6 +225,17 @@ class _Child:
                 self.ready = True
                 known_good.passed(self.trials)
         return None, ""
+
+    def _not_begun(self, code: str, detail: str) -> str:
+        if self.trying is None:
+            return (
+                f"{self.stage}: a process for items one by one does not begin on "
+                f"{platform.node()} ({detail}); no recording is to blame: see what keeps this "
+                "machine busy or takes its memory, and run again to continue from here"
+            )
+        if code == "crashed":
+            return known_good.blamed(self.trying, "crashes", ended(self.process.returncode))
+        return known_good.blamed(self.trying, "does not end", detail)
 
     def _answer(self, seconds: float) -> tuple[Sequence[AnyRow] | int, str | None, str]:
         deadline = time.monotonic() + seconds

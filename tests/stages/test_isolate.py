@@ -114,6 +114,30 @@ def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
     assert counts["filter"] == (0, COUNT)
 
 
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("a slow machine", "no result within"),
+        tiers.full("no memory", "its process grew beyond"),
+        tiers.full("a broken library", "its process ended with status 1"),
+    ],
+)
+def test_a_process_that_does_not_begin_blames_no_item(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, words: str
+) -> None:
+    """Before its first item it has done nothing with any; all were quarantined, one by one."""
+    limit = 1 if why == "no memory" else 8192 * MIB
+    job = corpus.job(source, out=tmp_path / "out", item_timeout=0.1, memory_limit=limit)
+    prepare(job, "filter")
+    monkeypatch.setattr(isolate, "START", 0.1 if why == "a slow machine" else 60.0)
+    if why == "a broken library":
+        monkeypatch.setattr(isolate.environment, "python", lambda *_: ["false"])
+    with pytest.raises(RunError, match=rf"^filter: a process .*{words}.*no recording is to blame"):
+        stage.run("filter", job, SHARD, isolate=True)
+    assert failures(job, "filter") == []
+    assert stage.pending("filter", job, SHARD) == (COUNT, 0)
+
+
 @pytest.mark.nightly
 def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
     quiet, _ = corpus.run(corpus.job(source))

@@ -28,7 +28,7 @@ from uttermill.flows.cli import main, reviews
 from uttermill.flows.explore import app, charts, query
 from uttermill.flows.explore.corpus import Corpus, Items
 from uttermill.flows.explore.loading import Column
-from uttermill.flows.explore.looking import Looking
+from uttermill.flows.explore.looking import Looking, alone
 from uttermill.flows.run import ledger_items
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.settings import Plugin
@@ -310,6 +310,15 @@ def test_a_dataset_of_others(tmp_path: Path, make: object, kept: int) -> None:
     if make is hugging_face:
         assert rows["two"]["outcome"] == "failed"
     assert sorted(folder.rglob("*")) == before
+
+
+def test_what_a_folder_is(out: Path, tmp_path: Path) -> None:
+    newest = versions.newest(out)
+    assert newest is not None
+    hugging_face(tmp_path / "theirs")
+    (tmp_path / "empty").mkdir()
+    assert [alone(place) for place in (newest, tmp_path / "theirs")] == [True, True]
+    assert [alone(place) for place in (out, tmp_path / "empty", tmp_path / "no")] == [False] * 3
 
 
 def test_a_version_in_its_out_stands_for_both(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from uttermill.tasks.base.errors import OutLocked, RunError
+from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
 from uttermill.tasks.storage import lock, owners
 from uttermill.tasks.storage.lock import hold, refuse_held
 
@@ -99,3 +99,9 @@ def test_who_is_refused_is_told_of_the_nearest_owner(tmp_path: Path, gone: str) 
     assert f"Permission denied: {tmp_path} belongs to " in said
     assert said.endswith("; chmod it")
     assert owners.told(OSError(errno.EIO, "Input/output error"), tmp_path) == "Input/output error"
+
+
+def test_a_place_that_cannot_be_written_is_a_settings_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot write"), hold(tmp_path / "file" / "out"):
+        pass

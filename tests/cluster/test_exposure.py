@@ -17,7 +17,6 @@ from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 
 from tests.faults.command import Site
 from tests.helpers import by_hand, corpus, listeners, prefect_database
-from tests.helpers.shared_server import Server
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 
@@ -47,14 +46,6 @@ def test_a_scheduler_by_address_gets_no_dashboard_of_ours(
 def test_control_an_open_socket_is_seen() -> None:
     with socket.create_server(("0.0.0.0", 0)):
         assert "0.0.0.0" in listeners.hosts([os.getpid()])
-
-
-@pytest.mark.server
-def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: Server) -> None:
-    hosts = listeners.hosts(listeners.tree(prefect_server.pid))
-    assert hosts
-    assert hosts <= listeners.LOOPBACK
-    assert prefect_server.url.startswith("http://127.0.0.1:")
 
 
 # Basic authentication, as the README tells it

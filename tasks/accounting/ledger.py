@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from ..base.errors import ConservationError
 from ..base.schema import LedgerRow, RecordingRow
@@ -30,6 +30,8 @@ _RANKS = (PENDING, *PRECEDENCE)
 #: A recording with any of these outcomes has not failed as a whole.
 SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
+Span = tuple[int, int, Outcome, FinalUtterance | None]  # start, end
+Row = tuple[Any, ...]  # values in the order of LEDGER, then the utterance, None without one
 TRACK_NOT_READ, CHANNELS_APART = "track_not_read", "channels_apart"
 SUBTITLES_NOT_READ, BEYOND_FULL_SCALE = "subtitles_not_read", "beyond_full_scale"
 
@@ -76,44 +78,44 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 
 def of_shard(
     view: ShardView, utterances: Iterable[FinalUtterance], uncut: Outcome = CHANGED
-) -> list[LedgerRow]:
+) -> list[Row]:
     """The ledger's rows of one shard; `uncut`: the outcome of recordings that are not cut. A copy
     has a row with as many samples as were decoded from its original."""
     by_recording: dict[str, list[FinalUtterance]] = {}
     for utterance in utterances:
         by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
-    rows: list[LedgerRow] = []
+    rows: list[Row] = []
     for recording in view.recordings:
         if (original := view.originals.get(recording["recording"])) is None:
             of_recording = by_recording.get(recording["recording"], [])
             rows += _of_recording(recording, view.cut_of(recording), of_recording, uncut)
         elif (cut := view.cut_of(original)) is None or not cut.known:
-            rows.append(_row(recording, 0, 0, 0, 1, uncut))
+            rows += _rows(recording, 1, [(0, 0, uncut, None)], [0])
         else:
             detail = f"the same bytes as {original['source_path']}"
             outcome = Outcome("dropped", "filter", "duplicate", detail=detail)
-            rows.append(_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome))
+            rows += _whole(recording, cut, outcome)
     return rows
 
 
 def _of_recording(
     recording: RecordingRow, cut: Cut | None, utterances: Sequence[FinalUtterance], uncut: Outcome
-) -> list[LedgerRow]:
+) -> list[Row]:
     """The rows of one recording: utterances, then gaps, each by PRECEDENCE, then by start. Raises
     ConservationError if they do not account for all decoded samples."""
     if code := recording["error_code"]:
         outcome = Outcome("failed", "shard", code, detail=recording["error_detail"] or "")
-        return [_row(recording, 0, 0, 0, 1, outcome)]
+        return _rows(recording, 1, [(0, 0, outcome, None)], [0])
     if cut is None or not cut.known:
-        return [_row(recording, 0, 0, 0, 1, uncut)]
+        return _rows(recording, 1, [(0, 0, uncut, None)], [0])
     if cut.error_code:
         outcome = Outcome("failed", "filter", cut.error_code, detail=cut.error_detail or "")
         if (refusal := cut.refusal) is not None:
-            outcome = replace(outcome, value=refusal.value, threshold=refusal.threshold)
-        return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
-    spans = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
+            outcome = outcome._replace(value=refusal.value, threshold=refusal.threshold)
+        return _whole(recording, cut, outcome)
+    spans: list[Span] = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
     spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].cut.id))
-    gaps = [
+    gaps: list[Span] = [
         (g["start"], g["end"], Outcome(g["kind"], "filter", g["reason"] or g["kind"]), None)
         for g in cut.spans
         if g["kind"] != "utterance"
@@ -136,12 +138,12 @@ def _of_recording(
     gaps.sort(key=lambda g: (_RANKS.index(g[2].outcome), g[0], g[1]))
     every = [*spans, *gaps]
     owned = exclusive([(start, end) for start, end, _, _ in every])
-    rows = [
-        _row(recording, start, end, samples, cut.rate, outcome, utterance)
-        for (start, end, outcome, utterance), samples in zip(every, owned, strict=True)
-    ]
-    check(recording["recording"], cut.decoded, rows)
-    return rows
+    check(recording["recording"], cut.decoded, owned)
+    return _rows(recording, cut.rate, every, owned)
+
+
+def _whole(recording: RecordingRow, cut: Cut, outcome: Outcome) -> list[Row]:
+    return _rows(recording, cut.rate or 1, [(0, cut.decoded, outcome, None)], [cut.decoded])
 
 
 def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
@@ -162,56 +164,38 @@ def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
         overlap = end - start - samples
         seconds = samples / row["sample_rate"]
         assigned.append({**row, "samples": samples, "seconds": seconds, "overlap_samples": overlap})
-    check(rows[0]["recording"], sum(row["samples"] for row in rows), assigned)
+    check(rows[0]["recording"], sum(row["samples"] for row in rows), owned)
     return assigned
 
 
-def check(name: str, decoded: int, rows: Iterable[LedgerRow]) -> None:
-    """Raises ConservationError unless the rows' samples add up to `decoded`. `name`: of the
+def check(name: str, decoded: int, owned: Sequence[int]) -> None:
+    """Raises ConservationError unless the samples of rows add up to `decoded`. `name`: of the
     recording."""
-    total = sum(row["samples"] for row in rows)
+    total = sum(owned)
     if total != decoded:
         raise ConservationError(
             f"{name}: {decoded} samples were decoded, the ledger accounts for {total}"
         )
 
 
-def _row(
-    recording: RecordingRow,
-    start: int,
-    end: int,
-    samples: int,
-    rate: int,
-    outcome: Outcome,
-    utterance: FinalUtterance | None = None,
-) -> LedgerRow:
+def _rows(
+    recording: RecordingRow, rate: int, spans: Iterable[Span], owned: Sequence[int]
+) -> list[Row]:
+    """Rows of one recording; `owned`: the samples that each span accounts for."""
     track, channel = part_of(recording)
-    language = recording["language"]
-    if utterance is not None:
-        heard = utterance.heard.transcript
-        language = (heard.get("language") if heard else None) or utterance.cut.language
-    elif outcome.reason == TRACK_NOT_READ:
-        track, channel = not_read(outcome.detail) or None, None
-    elif outcome.reason == CHANNELS_APART:
-        channel = None  # the row is about the whole file
-    return {
-        "recording": recording["recording"],
-        "source_path": recording["source_path"],
-        "dataset": recording["dataset"],
-        "utterance": utterance.cut.id if utterance is not None else None,
-        "channel": channel,
-        "track": track,
-        "start": start / rate,
-        "end": end / rate,
-        "samples": samples,
-        "seconds": samples / rate,
-        "overlap_samples": end - start - samples,
-        "sample_rate": rate,
-        "outcome": outcome.outcome,
-        "stage": outcome.stage,
-        "reason": outcome.reason,
-        "value": outcome.value,
-        "threshold": outcome.threshold,
-        "detail": outcome.detail or None,
-        "language": language,
-    }
+    name, path, dataset = recording["recording"], recording["source_path"], recording["dataset"]
+    stated, rows = recording["language"], list[Row]()
+    for (start, end, outcome, utterance), samples in zip(spans, owned, strict=True):
+        result, stage, reason, value, threshold, detail = outcome
+        part, language, clip = (channel, track), stated, None
+        if utterance is not None:
+            heard, clip = utterance.heard.transcript, utterance.cut.id
+            language = (heard.get("language") if heard else None) or utterance.cut.language
+        elif reason == TRACK_NOT_READ:
+            part = None, not_read(detail) or None
+        elif reason == CHANNELS_APART:
+            part = None, track  # the row is about the whole file
+        place = start / rate, end / rate, samples, samples / rate, end - start - samples, rate
+        told = result, stage, reason, value, threshold, detail or None, language
+        rows.append((name, path, dataset, clip, *part, *place, *told, utterance))
+    return rows

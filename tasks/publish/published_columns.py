@@ -158,11 +158,11 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
         if name in added or name in given:
             column = added[name](clips) if name in added else given[name]
         elif name in texts:
-            column = [row.get(name) for row in clips.values]
+            column = tables.column(clips.values, name)
         elif name in HEARD:
-            column = [row.get(name) for row in clips.heard]
+            column = tables.column(clips.heard, name)
         else:
-            column = [u.heard.measures.get(name) if u else None for u in clips.packaged]
+            column = tables.column(clips.measures, name)
         arrays.append(pa.array(column, field.type))
     return pa.table(arrays, schema=schema)
 
@@ -182,6 +182,10 @@ class _Clips:
     def values(self) -> list[AnyRow]:
         """What rules on text ask."""
         return [u.texts if u else {} for u in self.packaged]
+
+    @cached_property
+    def measures(self) -> list[Mapping[str, Any]]:
+        return [u.heard.measures if u else {} for u in self.packaged]
 
     @cached_property
     def heard(self) -> list[Mapping[str, Any]]:
@@ -214,7 +218,7 @@ def _of_packaged(value: Callable[[FinalUtterance], object]) -> _ColumnValues:
 
 
 def _of_text(name: str) -> _ColumnValues:
-    return lambda clips: [row.get(name) for row in clips.values]
+    return lambda clips: tables.column(clips.values, name)
 
 
 def _of_beside(name: str) -> _ColumnValues:
@@ -227,7 +231,7 @@ def _of_side(number: int, name: str) -> _ColumnValues:
 
 
 def _of_muted(name: str) -> _ColumnValues:
-    return lambda clips: [muted.get(name) for muted in clips.muted]
+    return lambda clips: tables.column(clips.muted, name)
 
 
 #: What is known once an utterance is cut, so that pending ones have it, too (`_of_cut`).
@@ -279,8 +283,8 @@ HEARD = (
 )
 #: The values of REFERENCE_WORDS, where they are asked for.
 REFERENCE_VALUES: Mapping[str, _ColumnValues] = {
-    "reference_words": lambda clips: [row.get("reference_words") for row in clips.aligned],
-    "reference_confidence": lambda clips: [r.get("reference_confidence") for r in clips.aligned],
+    "reference_words": lambda clips: tables.column(clips.aligned, "reference_words"),
+    "reference_confidence": lambda clips: tables.column(clips.aligned, "reference_confidence"),
 }
 #: What the values of columns come from that only some settings add, but for annotations.
 VALUES: dict[str, _ColumnValues] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,13 +87,16 @@ def utterance_id(
     recordings. With 32 bits, ids would collide among a million clips of equal length whose names
     hold no ASCII.
     """
-    unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]
-    id_head, _, tail = path.rpartition(".")
-    stem = _UNSAFE_IN_IDS.sub("_", id_head if id_head and len(tail) <= 5 else path).strip("_")[
-        -_STEM:
-    ]
-    parts = (dataset[:30], stem, unique, f"{round(start * 1000):08d}", f"{round(end * 1000):08d}")
-    return "-".join(filter(None, parts))
+    head = _id_head(dataset, path, source_id or "")
+    return f"{head}-{round(start * 1000):08d}-{round(end * 1000):08d}"
+
+
+@lru_cache(maxsize=16)  # the clips of a recording come in a row
+def _id_head(dataset: str, path: str, source_id: str) -> str:
+    unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id}".encode()).hexdigest()[:16]
+    name, _, tail = path.rpartition(".")
+    stem = _UNSAFE_IN_IDS.sub("_", name if name and len(tail) <= 5 else path).strip("_")[-_STEM:]
+    return "-".join(filter(None, (dataset[:30], stem, unique)))
 
 
 def id_head(utterance: str) -> str:

@@ -7,7 +7,6 @@ recompute nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from .. import plugins
 from ..base import shelves
@@ -111,7 +110,7 @@ def beside(
     if `limited`), and which of the two clips is recognised and packaged."""
     if row is None or row["error_code"]:
         outcome = UNCONVERTED if row is None else failed("enhance", row)
-        return replace(utterance, outcome=outcome)
+        return utterance._replace(outcome=outcome)
     measures: dict[str, MeasureValue] = {**dict(row["measures"] or ()), **utterance.measures}
     outcome = utterance.outcome
     spared = utterance.cut.spared or not limited
@@ -124,8 +123,7 @@ def beside(
         old, new = scores.get(OVRL), scores.get(after(OVRL))
         better = old is not None and new is not None and new > old
     listens = better and heard(job)
-    return replace(
-        utterance,
+    return utterance._replace(
         measures=measures,
         outcome=outcome,
         beside=row if job.package.audio == "both" else None,

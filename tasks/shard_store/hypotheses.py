@@ -8,7 +8,6 @@ a recogniser computes only that one. A further recogniser transcribes each utter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeGuard, cast
 
 from .. import scoring
@@ -45,7 +44,7 @@ def with_others(utterance: HeardUtterance, rows: Iterable[TranscriptRow | None])
         for row in rows
         if row is not None and not row["error_code"]
     )
-    return replace(utterance, others=tuple(others))
+    return utterance._replace(others=tuple(others))
 
 
 def texts(utterance: HeardUtterance) -> list[tuple[str, str]]:
@@ -91,7 +90,7 @@ def first(utterances: Sequence[HeardUtterance], lookup: Lookup, by: str) -> list
         clips = zip(rows, utterances, strict=True)
         vote = vote_of((_voter(u, row, by), u.cut.seconds) for row, u in clips if _sound(row))
     return [
-        replace(utterance, transcript=row)
+        utterance._replace(transcript=row)
         if vote is None or not _sound(row)
         else _elected(utterance, row, vote, lookup, by)
         for utterance, row in zip(utterances, rows, strict=True)
@@ -117,12 +116,12 @@ def _elected(
 ) -> HeardUtterance:
     overruled = vote.overrules(row, utterance.cut.seconds, _voter(utterance, row, by))
     if utterance.cut.language or not overruled:
-        return replace(utterance, transcript=row, vote=vote)
-    other = replace(utterance, vote=vote, voted=vote.language)
+        return utterance._replace(transcript=row, vote=vote)
+    other = utterance._replace(vote=vote, voted=vote.language)
     row_in_it = _scored(other, lookup(other))
     if _sound(row_in_it) and is_surer(row, row_in_it):
-        return replace(utterance, transcript=row, vote=vote)
-    return replace(other, transcript=row_in_it)
+        return utterance._replace(transcript=row, vote=vote)
+    return other._replace(transcript=row_in_it)
 
 
 def _scored(utterance: HeardUtterance, row: TranscriptRow | None) -> TranscriptRow | None:

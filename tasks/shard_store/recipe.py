@@ -28,6 +28,7 @@ from ..settings import (
 from ..settings.job import Job
 from ..settings.transcribe import LlmText
 
+AudioRecipe = Callable[[int, int], str]  # of the PCM of a span: (start, end)
 #: Settings of a diarizer that change cuts, never turns.
 CUTTING = ("min_turn_seconds", "mixed", "edge_seconds", "max_second_voice")
 
@@ -38,6 +39,18 @@ def digest(*parts: object) -> str:
 
 
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def digests(*shared: object) -> Callable[..., str]:
+    """`digest` of these parts and more, for many items: what they share is hashed once."""
+    begun = hashlib.sha256(canonical(shared)[:-1].encode("ascii"))
+
+    def of(*parts: object) -> str:
+        state = begun.copy()
+        state.update(f",{canonical(parts)[1:]}".encode("ascii"))
+        return state.hexdigest()[:24]
+
+    return of
 
 
 @lru_cache(maxsize=256)  # called for each utterance
@@ -121,17 +134,20 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
 
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
     """Recipe of an utterance's PCM: the span of the content, and its conversion."""
-    return audio_recipes(settings)(content, start, end)
+    return audio_recipes(settings)(content)(start, end)
 
 
-def audio_recipes(settings: ResampleSettings) -> Callable[[str, int, int], str]:
-    """`of_audio` with these settings, for many utterances: looking up plug-ins takes longer than
-    hashing a recipe."""
+def audio_recipes(settings: ResampleSettings) -> Callable[[str], AudioRecipe]:
+    """`of_audio` with these settings, for many recordings, then for many spans of one: looking up
+    plug-ins takes longer than hashing a recipe."""
     levels = [of_plugin("levels", plugin) for plugin in settings.levels]
     how = of_plugin("resamplers", settings.resampler), settings.rate, settings.mono, levels
-    return lambda content, start, end: digest(
-        "audio", *how, settings.channels_cancel, content, int(start), int(end)
-    )
+
+    def of_recording(content: str) -> AudioRecipe:
+        of = digests("audio", *how, settings.channels_cancel, content)
+        return lambda start, end: of(int(start), int(end))
+
+    return of_recording
 
 
 def of_transcript(backend: Plugin, weights: str, audio: str, language: str | None) -> str:
@@ -144,8 +160,8 @@ def transcript_recipes(
 ) -> Callable[[str, str | None, Sequence[str]], str]:
     """Recipes of transcripts: backend, model weights, the PCM, a forced language, and the PCM of
     all utterances in its window, if it shares one."""
-    how = of_plugin("asr", backend), weights
-    return lambda audio, language, members: digest("text", *how, [audio, language, [*members]])
+    of = digests("text", of_plugin("asr", backend), weights)
+    return lambda audio, language, members: of([audio, language, members])
 
 
 def of_alignment(

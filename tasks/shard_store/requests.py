@@ -20,6 +20,7 @@ from ..recording import turns
 from ..recording.turns import Range, SpokenTurn, Turn
 from ..settings import Plugin, ResampleSettings
 from ..settings.job import Job
+from .recipe import AudioRecipe
 
 
 class WindowAudio(NamedTuple):
@@ -200,8 +201,6 @@ def pause(before: Range, after: Range, rate: int) -> float:
 
 
 BESIDE_S = 0.1  # s of audio added on each side of a turn
-#: The recipe of a span's PCM, by its first sample and its end.
-AudioRecipe = Callable[[int, int], str]
 
 
 class OwnTurn(NamedTuple):

@@ -7,9 +7,8 @@ applied. Missing results make an utterance pending; a stage computes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 
 from .. import plugins
@@ -22,6 +21,7 @@ from ..settings import Plugin
 from . import clip_choice, enhanced, hidden, hypotheses, recipe, requests, text_values
 from .annotated import filter_rules, rules_of
 from .cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segment_of, segments_of
+from .recipe import AudioRecipe
 from .requests import (
     Asked,
     ChannelTurn,
@@ -73,29 +73,22 @@ class ShardView(StoredShard):
             if cut is None or cut.error_code:
                 continue
             given = segments_of(recording)
-            texts = PartTexts(given or ())
-            audio = partial(self.audio_recipe, samples_of(recording, self.job.filter))
-            windows = self._windows(cut, audio)
             seen: set[str] = set()
-            for span in cut.spans:
-                if span["kind"] == "utterance":
-                    utterance = self._utterance(recording, cut, span, given, texts, windows, audio)
-                    outcome = self._filter_outcome(utterance, cut)
-                    if given:
-                        # All segments that begin beyond the end are the same empty span.
-                        if utterance.id in seen and utterance.start < utterance.end:
-                            outcome = Outcome("failed", "filter", DUPLICATE_SEGMENT)
-                        seen.add(utterance.id)
-                    if outcome is not UNCONVERTED:
-                        utterance = replace(utterance, outcome=outcome)
-                    yield utterance
+            for utterance in self._uttered(recording, cut, given):
+                utterance.outcome = self._filter_outcome(utterance, cut)
+                if given:
+                    # All segments that begin beyond the end are the same empty span.
+                    if utterance.id in seen and utterance.start < utterance.end:
+                        utterance.outcome = Outcome("failed", "filter", DUPLICATE_SEGMENT)
+                    seen.add(utterance.id)
+                yield utterance
 
     @cached_property
     def _shared_seconds(self) -> float:
         recogniser, settings = plugins.ASR.resolve(self.job.transcribe.backend)
         return float(recogniser.shared_seconds(settings))
 
-    def _windows(self, cut: Cut, audio: Callable[[int, int], str]) -> dict[tuple[int, int], Window]:
+    def _windows(self, cut: Cut, audio: AudioRecipe) -> dict[tuple[int, int], Window]:
         """The window of each span that shares one. The source's segments never share a window."""
         if not self._shared_seconds or enhanced.heard(self.job):
             return {}
@@ -107,60 +100,55 @@ class ShardView(StoredShard):
         ]
         return requests.by_span(free, cut.rate, self._shared_seconds, audio)
 
-    def _utterance(
-        self,
-        recording: RecordingRow,
-        cut: Cut,
-        span: CutRow,
-        given: tuple[Segment, ...] | None,
-        texts: PartTexts,
-        windows: Mapping[tuple[int, int], Window],
-        audio_recipe: Callable[[int, int], str],
-    ) -> CutUtterance:
-        start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
-        segment, rate = segment_of(span, cut.rate, given), cut.rate
+    def _uttered(
+        self, recording: RecordingRow, cut: Cut, given: tuple[Segment, ...] | None
+    ) -> Iterator[CutUtterance]:
+        """The utterances of a cut recording, before its filters; `given`: its `segments_of`."""
+        audio_of = self._audio_recipes(samples_of(recording, self.job.filter))
+        texts, rate, windows = PartTexts(given or ()), cut.rate, self._windows(cut, audio_of)
+        stated = self.stated_turns(recording)
         # A text for only the first seconds is not the text of the whole recording.
         all_given = given is None or recording["segments"] is not None
-        audio = audio_recipe(start, end)
-        utterance = CutUtterance(
-            recording,
-            start,
-            end,
-            rate,
-            index,
-            cut.measures.get((start, end, index), {}),
-            audio,
-            UNCONVERTED,
-            segment,
-            given[part] if given is not None and part is not None else None,
-            cut.annotations.get((start, end, index), {}),
-            all_given and index is None and start == 0 and end == cut.decoded,
-            self._part_text(recording, span, texts, rate),
-            windows.get((start, end)) if segment is None and part is None else None,
-            enhanced.recipe_of(self.job, audio),
-            self._voice(recording, span),
-        )
-        if self.people:
-            recut = cut.recut.get((start, end, index))
-            utterance = replace(utterance, person=self.people.get(utterance.id) or recut)
-            if recut is not None:
-                text = utterance.part_text
-                if index is not None:
-                    text = texts.between(index, start / rate, end / rate)
-                return replace(utterance, moved=True, part_text=text)
-        return utterance
-
-    def _part_text(
-        self, recording: RecordingRow, span: CutRow, texts: PartTexts, rate: int
-    ) -> str | None:
-        """The source's text for a part of a segment, or for a clip of several turns."""
-        part, start, end = span.get("turn"), span["start"], span["end"]
-        if part is not None:
-            return texts.between(part, start / rate, end / rate)
-        if (segments := self.stated_turns(recording)) is None:
-            return None
-        stated = turns.texts_in_span(segments, start, end, rate)
-        return None if stated is None else " ".join(text for _, _, text in stated)
+        for span in cut.spans:
+            if span["kind"] != "utterance":
+                continue
+            start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
+            key, segment, audio = (
+                (start, end, index),
+                segment_of(span, rate, given),
+                audio_of(start, end),
+            )
+            # The source's text for a part of a segment, or for a clip of several turns.
+            text = None
+            if part is not None:
+                text = texts.between(part, start / rate, end / rate)
+            elif stated is not None and (said := turns.texts_in_span(stated, start, end, rate)):
+                text = " ".join(text for _, _, text in said)
+            utterance = CutUtterance(
+                recording,
+                start,
+                end,
+                rate,
+                index,
+                cut.measures.get(key, {}),
+                audio,
+                UNCONVERTED,
+                segment,
+                given[part] if given is not None and part is not None else None,
+                cut.annotations.get(key, {}),
+                all_given and index is None and start == 0 and end == cut.decoded,
+                text,
+                windows.get((start, end)) if segment is None and part is None else None,
+                enhanced.recipe_of(self.job, audio),
+                self._voice(recording, span),
+            )
+            if self.people:
+                recut = cut.recut.get(key)
+                utterance.person = self.people.get(utterance.id) or recut
+                utterance.moved = recut is not None
+                if recut is not None and index is not None:
+                    utterance.part_text = texts.between(index, start / rate, end / rate)
+            yield utterance
 
     def stated_turns(self, recording: RecordingRow) -> tuple[Segment, ...] | None:
         """The source's segments, if clips hold turns, and these are its segments."""
@@ -179,9 +167,8 @@ class ShardView(StoredShard):
             return []
         speech = self.turned(cut.recording)[1] or ()
 
-        def audio(channel: int) -> requests.AudioRecipe:
-            content = samples_of(cut.recording, self.job.filter, channel)
-            return partial(self._channel_recipe, content)
+        def audio(channel: int) -> AudioRecipe:
+            return self._channel_recipes(samples_of(cut.recording, self.job.filter, channel))
 
         window = cut.start, cut.end
         return [*requests.own_turns(window, cut.rate, speech, self._shared_seconds, audio)]
@@ -200,16 +187,16 @@ class ShardView(StoredShard):
         if not speech or any(turn.channel is None for turn in speech):
             return ()
         contents = (samples_of(cut.recording, self.job.filter, channel) for channel in (0, 1))
-        return tuple(self._channel_recipe(content, cut.start, cut.end) for content in contents)
+        return tuple(self._channel_recipes(content)(cut.start, cut.end) for content in contents)
 
     def _with_sides(self, utterance: HeardUtterance) -> HeardUtterance:
         rows = [self.audio.get(recipe) for recipe in self.sides(utterance.cut)]
         broken = [failed("resample", row) for row in rows if row and row["error_code"]]
         outcome = UNCONVERTED if None in rows else next(iter(broken), utterance.outcome)
-        return replace(utterance, outcome=outcome, sides=tuple(row for row in rows if row))
+        return utterance._replace(outcome=outcome, sides=tuple(row for row in rows if row))
 
     @cached_property
-    def _channel_recipe(self) -> Callable[[str, int, int], str]:
+    def _channel_recipes(self) -> Callable[[str], AudioRecipe]:
         return recipe.audio_recipes(requests.of_one_channel(self.job.resample))
 
     def channel_turns(self, utterance: HeardUtterance) -> tuple[ChannelTurn, ...]:
@@ -391,7 +378,7 @@ class ShardView(StoredShard):
         if kept and (muted or turns):
             remarks = [f"muted: {muted}" if muted else "", requests.turn_faults(turns)]
             detail = "; ".join(filter(None, (outcome.detail, *remarks)))
-            outcome = replace(outcome, detail=detail)
+            outcome = outcome._replace(detail=detail)
 
         rewritings = text_values.rewriting(self.job, utterance) if kept else ()
         rewritten = self._answer(rewritings)
@@ -408,7 +395,7 @@ class ShardView(StoredShard):
         self, utterance: HeardUtterance, asked: Sequence[Asked]
     ) -> tuple[Request[Asked], ...]:
         pcm = utterance.pcm
-        if pcm is None:
+        if pcm is None or not asked:
             return ()
         lacking = (one for one in asked if one.recipe not in self.transcripts)
         return tuple(Request(one, pcm, self.shard) for one in lacking)

@@ -19,6 +19,7 @@ from ..settings.job import Job
 from . import blobs, cuts, decision_log, manifest, recipe
 from .cuts import Cut, segment_of, segments_of, speakers_of
 from .decision_log import Decision
+from .recipe import AudioRecipe
 from .utterance import HeardUtterance
 
 
@@ -193,8 +194,8 @@ class StoredShard:
         return by_recipe
 
     @cached_property
-    def audio_recipe(self) -> Callable[[str, int, int], str]:
-        """Recipe of the PCM of a span: (result of `samples_of`, start, end)."""
+    def _audio_recipes(self) -> Callable[[str], AudioRecipe]:
+        """Recipes of the PCM of spans of a recording, from the result of `samples_of`."""
         return recipe.audio_recipes(self.job.resample)
 
     @cached_property

@@ -1,7 +1,8 @@
 """An utterance in its three phases: after cutting, with transcripts, final; and its outcome in
 each.
 
-The object of a phase is immutable, and the next phase contains it.
+The next phase contains the object of the one before, and changes nothing in it. All but the first
+are tuples: a frozen dataclass takes five times as long to make, and there is one for every clip.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from .. import scoring
 from ..base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, TranscriptRow
@@ -18,8 +20,7 @@ from .decision_log import Decision
 from .requests import Asked, ChannelTurn, Request, Window
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The outcome of a span: packaged, dropped, failed, or pending (`stage` still has to run)."""
 
     outcome: str
@@ -30,6 +31,7 @@ class Outcome:
     detail: str = ""
 
 
+NO_TEXTS: AnyRow = {}
 #: Singletons; compare them with `is`.
 UNMEASURED = Outcome("pending", "filter", "pending")
 UNCONVERTED = Outcome("pending", "resample", "pending")
@@ -41,7 +43,7 @@ def failed(stage: str, row: EnhancedRow | TranscriptRow) -> Outcome:
     return Outcome("failed", stage, row["error_code"] or "", detail=row["error_detail"] or "")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class CutUtterance:
     """An utterance after cutting: samples [start, end) of a recording at `rate` Hz, its native
     sample rate; `outcome` of the filters."""
@@ -150,8 +152,7 @@ class CutUtterance:
         return scoring.clean(text) if text else ""
 
 
-@dataclass(frozen=True, slots=True)
-class HeardUtterance:
+class HeardUtterance(NamedTuple):
     """An utterance with its PCM and transcripts, as far as they exist."""
 
     cut: CutUtterance
@@ -174,14 +175,13 @@ class HeardUtterance:
         return self.cut.language or self.voted
 
 
-@dataclass(frozen=True, slots=True)
-class FinalUtterance:
+class FinalUtterance(NamedTuple):
     """An utterance after the rules on its text; `outcome` is the last one."""
 
     cut: CutUtterance
     heard: HeardUtterance
     outcome: Outcome
-    texts: AnyRow = field(default_factory=dict)  # `TextValues` of its transcript
+    texts: AnyRow = NO_TEXTS  # `TextValues` of its transcript
     aligned: TranscriptRow | None = None  # its source's text with the times of words
     rewritten: TranscriptRow | None = None  # a language model's answer for its text
     in_channels: tuple[ChannelTurn, ...] = ()  # its turns, by their own channels

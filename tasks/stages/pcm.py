@@ -274,8 +274,8 @@ class Conversion(ExitStack):
 
     def __init__(self, job: Job, recording: str, content: str, stored: Container[str]) -> None:
         super().__init__()
-        self._job, self._recording, self._content, self._stored = job, recording, content, stored
-        self._recipe = recipe.audio_recipes(job.resample)
+        self._job, self._recording, self._stored = job, recording, stored
+        self._recipe = recipe.audio_recipes(job.resample)(content)
         self._rows: dict[str, MadeAudio] = {}  # by recipe
         self._bytes = 0
         self._file: FileIO | None = None
@@ -283,7 +283,7 @@ class Conversion(ExitStack):
     def add(self, start: int, end: int, clip: Clip) -> None:
         """Convert a clip that passes the filters. ItemError `unreachable` if it has to be decoded
         again, and cannot be read now."""
-        settings, audio = self._job.resample, self._recipe(self._content, start, end)
+        settings, audio = self._job.resample, self._recipe(start, end)
         if audio in self._stored or audio in self._rows:  # such as a span that is given twice
             return
         length = resampled_length(clip.num_samples, clip.rate, settings.rate)
@@ -324,7 +324,7 @@ class Conversion(ExitStack):
 
     def drop(self, start: int, end: int) -> None:
         """Leave out a clip that a measure of the whole recording rejects."""
-        self._rows.pop(self._recipe(self._content, start, end), None)
+        self._rows.pop(self._recipe(start, end), None)
 
     def rows(self) -> list[MadeAudio]:
         """The rows of all clips, with their samples, which outlive the context."""

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +22,15 @@ import pyarrow as pa
 
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError, RunError
-from .tables import order_by, take
+from .tables import LIMIT, order_by
 
 if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection
 
 MEMORY = "1GB"
 AT_ONCE = 1 << 14  # rows of a record batch of a result
-FEW = 50_000  # rows that `ordered` sorts in memory
+HELD = 0.75  # of its memory: the most that tables may take which `ordered` sorts without DuckDB
+UNITS = {"MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -86,8 +88,14 @@ def connect(
 
 def divided(memory: str, divisor: int) -> str:
     """A part of an amount of memory, such as "1GB"."""
+    number, unit = _parts(memory)
+    return f"{number / divisor:.15g}{unit}"
+
+
+def _parts(memory: str) -> tuple[float, str]:
+    """The number and the unit of an amount of memory."""
     number = memory.rstrip("GiMB ")
-    return f"{float(number) / divisor:.15g}{memory.removeprefix(number).strip()}"
+    return float(number), memory.removeprefix(number).strip()
 
 
 Limits = tuple[str, Path]  # memory, and where the folder for temporary files is made
@@ -222,21 +230,43 @@ def streamed(
 @contextmanager
 def ordered(
     rows: Iterable[pa.Table],
-    count: int,
     schema: pa.Schema,
     by: Sequence[str],
     memory: str = MEMORY,
     scratch: Path | None = None,
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """About `count` rows (tables of this schema), sorted by columns; beyond `memory`, in `scratch`.
-    Few are sorted without DuckDB, which takes half a second to load."""
-    if count <= FEW:
-        whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
-        yield iter(take(whole, order_by(whole, by)).to_batches(AT_ONCE))
+    """Rows (tables of this schema), sorted by columns; beyond `memory`, in `scratch`. What fits
+    there is sorted without DuckDB, at half its cost."""
+    number, unit = _parts(memory)
+    limit = min(HELD * number * UNITS[unit], LIMIT)
+    parts = (table.cast(schema) for table in rows)
+    held, size = [schema.empty_table()], 0
+    for part in parts:
+        held.append(part)
+        if (size := size + part.nbytes) > limit:
+            break
+    else:
+        part = None
+        yield _sorted(held, by)
         return
     sql = f"SELECT * FROM given ORDER BY {', '.join(map(identifier, by))}"
-    with tables(memory, scratch) as database, streamed(database, rows, schema, sql) as batches:
+    every = chain(held, parts)
+    with tables(memory, scratch) as database, streamed(database, every, schema, sql) as batches:
         yield batches
+
+
+def _sorted(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of these tables, sorted by columns; empties the list, to save memory."""
+    whole = pa.concat_tables(parts)
+    schema, columns = whole.schema, whole.columns
+    parts.clear()
+    del whole
+    for number, column in enumerate(columns):  # one at a time, so that only one is held twice
+        columns[number] = column.combine_chunks()
+    whole = pa.table(columns, schema=schema)
+    order = order_by(whole, by)
+    for low in range(0, len(order), AT_ONCE):
+        yield from whole.take(pa.array(order[low : low + AT_ONCE])).to_batches()
 
 
 def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:

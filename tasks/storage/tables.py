@@ -6,10 +6,10 @@ import io
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from itertools import accumulate, chain, pairwise, zip_longest
+from itertools import accumulate, chain, pairwise, repeat, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -153,6 +153,17 @@ def columns_of(
     return (
         dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
     )
+
+
+def of_tuples(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    """The table of rows whose values are in the order of the columns."""
+    columns = columns_of(schema.names, rows)
+    return pa.table([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
+
+
+def column(rows: Sequence[Any], name: str) -> list[Any]:
+    """The values of a key of dictionaries; None where one lacks it."""
+    return [*map(dict.get, rows, repeat(name))]
 
 
 def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:

@@ -26,6 +26,7 @@ from tests.helpers.corpus import STAGES
 from uttermill.tasks import pipeline, plugins, scoring
 from uttermill.tasks.accounting import ledger, summary
 from uttermill.tasks.base.errors import ConservationError, CorruptManifest, MillError, RunError
+from uttermill.tasks.base.schema import LEDGER
 from uttermill.tasks.formats import _tars
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.publish.upkeep.verify import verify
@@ -342,7 +343,8 @@ def test_control_lost_span_is_loud(own: Path, lost: int) -> None:
     corpus.run(job)
     view = stage.view_of(job, "shard-000000")
     (cut,) = view.cuts.values()
-    assert sum(r["samples"] for r in ledger.of_shard(view, list(view.transcribed()))) == cut.decoded
+    samples = LEDGER.names.index("samples")
+    assert sum(r[samples] for r in ledger.of_shard(view, list(view.transcribed()))) == cut.decoded
     del cut.spans[lost]
     with pytest.raises(ConservationError, match="the ledger accounts for"):
         ledger.of_shard(view, list(view.transcribed()))

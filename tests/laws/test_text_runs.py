@@ -1,7 +1,6 @@
 """Verdicts on text in whole runs: which text is packaged, what is stored, what a limit costs."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def test_which_text_is_packaged(
 @pytest.mark.parametrize("wanted", ["reference", "reference_if_close"])
 def test_where_nobody_listened_the_reference_stays(wanted: Any) -> None:
     unheard: Any = {"text": None, "words": None, "word_errors": None}
-    utterance = replace(spoken("", "said", None, None), transcript=unheard)
+    utterance = spoken("", "said", None, None)._replace(transcript=unheard)
     job = Job(Path("out"), transcribe=TranscribeSettings(text=wanted))
     assert final_text(job, utterance) == ("said", "reference")
 

@@ -157,7 +157,7 @@ def link(
     schema = SPEAKERS.with_metadata({HOW: how})
     yield schema.empty_table()  # there may be no voices
     by = ("recording", "number")
-    with queries.ordered(rows(), len(group), SPEAKERS, by, memory, scratch) as batches:
+    with queries.ordered(rows(), SPEAKERS, by, memory, scratch) as batches:
         for batch in batches:
             yield pa.Table.from_batches([batch]).cast(schema)
 

@@ -22,7 +22,7 @@ from ...shard_store import annotated, clip_choice, enhanced, text_values
 from ...shard_store.annotated import filter_rules, rules_of
 from ...shard_store.shard_view import PERSON
 from ...shard_store.text_values import SHARED_COLUMNS, text_columns
-from ...shard_store.utterance import FinalUtterance
+from ...shard_store.utterance import NO_TEXTS, FinalUtterance
 from ...storage import queries, tables
 from ...storage.queries import identifier, literal
 
@@ -107,15 +107,15 @@ def facts_of(
     schema, names = schema_of(job), (*FIXED.names[:MEASURES_FROM], *KNOWN.names)
     stored = zip(utterances, damage, converted, transcribed, strict=True)
     columns = tables.columns_of(names, [_fixed_and_known(job, *one) for one in stored])
-    values = [(u.texts, u.heard.measures) for u in utterances]
+    texts, measures = [u.texts for u in utterances], [u.heard.measures for u in utterances]
+    of_texts = next(filter(None, texts), NO_TEXTS)  # all of them have the same names
     arrays = []
     for number, field in enumerate(schema):
-        n = field.name
         if MEASURES_FROM <= number < len(schema) - len(KNOWN):
-            column = [texts[n] if n in texts else measures.get(n) for texts, measures in values]
-            arrays.append(pa.array(column, field.type))
+            column = tables.column(texts if field.name in of_texts else measures, field.name)
         else:
-            arrays.append(pa.array(columns[n], field.type))
+            column = columns[field.name]
+        arrays.append(pa.array(column, field.type))
     return pa.table(arrays, schema=schema)
 
 

@@ -27,7 +27,7 @@ from ...settings.job import Job
 from ...shard_store import enhanced, hypotheses, manifest, recipe
 from ...shard_store.annotated import filter_rules
 from ...shard_store.cuts import Cut
-from ...shard_store.shard_view import DUPLICATE_SEGMENT, LONG_S, ShardView
+from ...shard_store.shard_view import LONG_S, ShardView
 from ...shard_store.utterance import (
     LEAST_CLIPS,
     CutUtterance,
@@ -82,17 +82,16 @@ def of_shard(view: FactView) -> ShardFacts:
     if corpus.takes_part(job):
         rows = corpus.rows(job, shard, utterances)
         heard = [{**row, AT: numbers[str(row["id"])]} for row in rows]
-    spans: list[AnyRow] = []
-    for row in ledger.of_shard(view, utterances, UNCUT):
-        number = numbers.get(row["utterance"] or "")
-        stated = None if number is None else utterances[number].cut.language
-        of_limits = row["reason"] != DUPLICATE_SEGMENT
-        spans.append({**row, AT: number if of_limits else None, STATED: stated})
+    number_of = {id(u): number for number, u in enumerate(utterances) if not fixed[number]}
+    spans = [
+        (*row, number_of.get(id(u)), u and u.cut.language)
+        for *row, u in ledger.of_shard(view, utterances, UNCUT)
+    ]
     spoken = identities.voices_in(view) if recipe.across_recordings(job) is not None else []
     return ShardFacts(
         published_columns.rows_of(view, utterances),
         asked,
-        tables.of_rows(spans, LEDGER_FACTS),
+        tables.of_tuples(spans, LEDGER_FACTS),
         tables.of_rows(heard, pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])),
         tables.of_rows(spoken, identities.VOICES),
     )

@@ -61,11 +61,9 @@ def write(
     rejections (OUTCOMES) of each batch. Raises RunError if the ledger of the newest version is lost
     or damaged, and CorruptManifest if a shard batch is."""
     every, new = ([_counted(LEDGER.empty_table())] for _ in range(2))
-    count, keys = 0, [np.zeros(0, np.uint64)]
+    keys = [np.zeros(0, np.uint64)]
     for batch in batches:
-        names = batch.table(SPANS, ("recording",))["recording"]
-        count += len(names)
-        keys.append(_keys(names.unique()))
+        keys.append(_keys(batch.table(SPANS, ("recording",))["recording"].unique()))
     live, left = _before(newest, np.sort(np.concatenate(keys)))
     removed, gone = _removed(newest, left, forgotten.read(job.out))
 
@@ -84,7 +82,7 @@ def write(
     by = ["recording", "start", "end", "utterance", NUMBER]
     limits = job.package.memory, job.scratch
     with (
-        queries.ordered(rows(), count + len(removed), SCHEMA, by, *limits) as ordered,
+        queries.ordered(rows(), SCHEMA, by, *limits) as ordered,
         tables.row_group_writer(home / LEDGER_FILE, LEDGER) as write_rows,
     ):
         for portion in _of_whole_recordings(ordered):

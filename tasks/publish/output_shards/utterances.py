@@ -58,7 +58,7 @@ def write(
     parts = _placed(batches, place_of_row, schema.names)
     limits = job.package.memory, job.scratch
     with (
-        queries.ordered(parts, len(clips), placed, [PLACE], *limits) as ordered,
+        queries.ordered(parts, placed, [PLACE], *limits) as ordered,
         queries.tables() as database,
         tables.row_group_writer(home / UTTERANCES_FILE, plan.in_order(published)) as write_rows,
     ):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -276,7 +276,7 @@ class _View(ShardView):
         texts = {self.transcript_recipe(u) for u in self.cut}
         for utterance in self.transcribed():
             vote = utterance.heard.vote
-            other = replace(utterance.heard, voted=vote.language if vote else None)
+            other = utterance.heard._replace(voted=vote.language if vote else None)
             texts.add(self.transcript_recipe(other))
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance.heard))
@@ -290,7 +290,7 @@ class _View(ShardView):
             texts |= {text for u in self.cut for text in self.further_recipes(u)}
         if recipe.enhancing(self.job) and enhanced.heard(self.job):
             for heard in self.cut:  # limits choose which of the two is transcribed
-                clean = replace(heard, hears=heard.cut.enhanced)
+                clean = heard._replace(hears=heard.cut.enhanced)
                 texts.add(self.transcript_recipe(clean))
                 texts.update(self.further_recipes(clean))
         return texts

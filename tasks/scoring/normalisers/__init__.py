@@ -72,6 +72,7 @@ def figures_read(text: str, language: str) -> str:
     return spoken.replace(_KEPT, " ")
 
 
+@lru_cache(maxsize=256)
 def base(language: str) -> str:
     """Language of a code, without script and region: "zh-Hant" -> "zh"."""
     return language.replace("_", "-").split("-")[0].casefold()

@@ -145,7 +145,7 @@ def in_shards(
             yield table.filter(pa.array(mine >= 0)).select(schema.names)
 
     by, package = (PLACE, "recording"), job.package
-    with queries.ordered(rows(), len(numbers), schema, by, package.memory, job.scratch) as batches:
+    with queries.ordered(rows(), schema, by, package.memory, job.scratch) as batches:
         yield _by_shard(batches, schema)
 
 

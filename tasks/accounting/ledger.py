@@ -196,6 +196,6 @@ def _rows(
         elif reason == CHANNELS_APART:
             part = None, track  # the row is about the whole file
         place = start / rate, end / rate, samples, samples / rate, end - start - samples, rate
-        told = result, stage, reason, value, threshold, detail or None, language
-        rows.append((name, path, dataset, clip, *part, *place, *told, utterance))
+        why = result, stage, reason, value, threshold, detail or None, language
+        rows.append((name, path, dataset, clip, *part, *place, *why, utterance))
     return rows

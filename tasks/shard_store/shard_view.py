@@ -113,17 +113,14 @@ class ShardView(StoredShard):
             if span["kind"] != "utterance":
                 continue
             start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
-            key, segment, audio = (
-                (start, end, index),
-                segment_of(span, rate, given),
-                audio_of(start, end),
-            )
+            key, audio = (start, end, index), audio_of(start, end)
+            segment = segment_of(span, rate, given)
             # The source's text for a part of a segment, or for a clip of several turns.
             text = None
             if part is not None:
                 text = texts.between(part, start / rate, end / rate)
-            elif stated is not None and (said := turns.texts_in_span(stated, start, end, rate)):
-                text = " ".join(text for _, _, text in said)
+            elif stated is not None and (pieces := turns.texts_in_span(stated, start, end, rate)):
+                text = " ".join(text for _, _, text in pieces)
             utterance = CutUtterance(
                 recording,
                 start,

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError, RunError
-from .tables import LIMIT, order_by
+from .tables import in_order
 
 if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection
@@ -238,35 +238,19 @@ def ordered(
     """Rows (tables of this schema), sorted by columns; beyond `memory`, in `scratch`. What fits
     there is sorted without DuckDB, at half its cost."""
     number, unit = _parts(memory)
-    limit = min(HELD * number * UNITS[unit], LIMIT)
-    parts = (table.cast(schema) for table in rows)
-    held, size = [schema.empty_table()], 0
-    for part in parts:
-        held.append(part)
+    limit, rest = HELD * number * UNITS[unit], (table.cast(schema) for table in rows)
+    first, size = [schema.empty_table()], 0
+    for part in rest:
+        first.append(part)
         if (size := size + part.nbytes) > limit:
             break
     else:
-        part = None
-        yield _sorted(held, by)
+        yield chain.from_iterable(t.to_batches() for t in in_order(first, by, AT_ONCE))
         return
     sql = f"SELECT * FROM given ORDER BY {', '.join(map(identifier, by))}"
-    every = chain(held, parts)
+    every = chain(first, rest)
     with tables(memory, scratch) as database, streamed(database, every, schema, sql) as batches:
         yield batches
-
-
-def _sorted(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of these tables, sorted by columns; empties the list, to save memory."""
-    whole = pa.concat_tables(parts)
-    schema, columns = whole.schema, whole.columns
-    parts.clear()
-    del whole
-    for number, column in enumerate(columns):  # one at a time, so that only one is held twice
-        columns[number] = column.combine_chunks()
-    whole = pa.table(columns, schema=schema)
-    order = order_by(whole, by)
-    for low in range(0, len(order), AT_ONCE):
-        yield from whole.take(pa.array(order[low : low + AT_ONCE])).to_batches()
 
 
 def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:

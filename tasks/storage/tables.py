@@ -305,9 +305,9 @@ def take(table: pa.Table, rows: NDArray[np.integer]) -> pa.Table:
         return table.combine_chunks().take(pa.array(rows))
     columns = []
     for column in table.columns:
-        wide = column.cast(wide(column.type)).combine_chunks()
-        columns.append(pa.chunked_array(_pieces(wide, rows, column.type), column.type))
-        del wide
+        whole = column.cast(wide(column.type)).combine_chunks()
+        columns.append(pa.chunked_array(_pieces(whole, rows, column.type), column.type))
+        del whole
     return pa.table(columns, schema=table.schema)
 
 
@@ -347,11 +347,11 @@ def in_order(parts: list[pa.Table], by: Iterable[str], at_once: int) -> Iterator
     """The rows of these tables, sorted by columns, at most so many at a time; empties the list, to
     save memory."""
     whole = pa.concat_tables(parts)
-    columns, schema, wide = whole.columns, whole.schema, whole.nbytes > LIMIT
+    columns, schema, long = whole.columns, whole.schema, whole.nbytes > LIMIT
     parts.clear()
     del whole
     for number, column in enumerate(columns):  # one at a time, so that only one is held twice
-        columns[number] = (column.cast(_wide(column.type)) if wide else column).combine_chunks()
+        columns[number] = (column.cast(wide(column.type)) if long else column).combine_chunks()
     order = order_by(pa.table(columns, names=schema.names), by)
     for low in range(0, len(order), at_once):
         rows = order[low : low + at_once]

@@ -162,6 +162,8 @@ CODES = {
     "person": "a person decided so: `uttermill review export` says who and why",
 }
 
+#: Codes of failures that lie in a file's bytes, whatever is measured of it.
+IN_THE_FILE = ("unreadable", "empty", "decode_error", "truncated", "non_finite")
 #: Codes of failures that are not the item's fault. They count in the version that is being
 #: published, and every run tries the items again.
 PASSING = (UNREACHABLE, KILLED)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..base.errors import IN_THE_FILE
 from ..base.schema import CutRow, MeasureValue, RecordingRow, SegmentRow
 from ..plugins.rules import judge
 from ..recording import Segment, TimedWord
@@ -189,7 +190,7 @@ def merge(
     refused for a limit.
 
     `usable`: filters whose stored measures have the current recipe; `failures_stand`: whether
-    failed rows count.
+    failures count that a filter may have caused.
     """
     stored_names = [annotated.stored_by(use) for use in usable]
     columns = {column for names in stored_names for column in names.columns}
@@ -200,7 +201,8 @@ def merge(
     rows = [
         (row, measured)
         for row, measured in zip(every, tables.mappings(table["measures"]), strict=True)
-        if row["kind"] != TURNS and (failures_stand or not row["error_code"])
+        if row["kind"] != TURNS
+        and (failures_stand or row["error_code"] in (None, "", *IN_THE_FILE))
     ]
     fresh = {row["cut"] for row, _ in rows if row["kind"] == "recording"}
     fresh -= {

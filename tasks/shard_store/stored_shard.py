@@ -124,9 +124,9 @@ class StoredShard:
         return by_recipe
 
     def usable(self, part: manifest.Part) -> tuple[set[str], bool]:
-        """The filters whose measures in a part have the current recipe, and whether its failures
-        count: any of its filters may have caused a failure, so it counts only if all of them are
-        still used with the same recipe."""
+        """The filters whose measures in a part have the current recipe, and whether all failures
+        count: any of its filters may have caused one that does not lie in the file, so it counts
+        only if all of them are still used with the same recipe."""
         stored: Mapping[str, str] = part.meta["measures"]
         filters = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
         return filters, filters == set(stored)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from tests.helpers import corpus
 from uttermill.tasks import audio, pipeline, plugins
 from uttermill.tasks.audio import Clip, channels
 from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.recording.limits import Limits
 from uttermill.tasks.runs.executor import Here
@@ -362,3 +364,24 @@ def test_a_plug_in_of_the_wrong_length_is_a_bug(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(soxr_hq, "resample", lambda x, src, dst, s: x)
     with pytest.raises(AssertionError, match="soxr_hq gave 4410 samples where 1600 are due"):
         pcm.of_clip(Clip.from_samples(np.zeros((4410, 1), np.float32), 44100), settings())
+
+
+def test_a_broken_file_is_not_read_again_for_fewer_filters(
+    tmp_path: Path, decodes: Decodes
+) -> None:
+    corpus.make(tmp_path / "in", 2)
+    sf.write(tmp_path / "in" / "nan.wav", np.full(16000, np.nan), 16000, "FLOAT")
+    sources = [{"kind": "folder", "path": str(tmp_path / "in"), "expect_broken": True}]
+    more, fewer = (
+        corpus.job(tmp_path, sources=sources, filter=corpus.filters(*several))
+        for several in ([{"use": "loudness"}], [])
+    )
+    corpus.run(more)
+    before = decodes()
+    told, _ = what_if.kept(fewer, fewer)
+    assert (told["items"], told["unmeasured"]) == (2, 0)
+    published, _ = corpus.run(fewer)
+    assert decodes() == before
+    assert [
+        row["reason"] for row in corpus.ledger(published.path) if row["outcome"] == "failed"
+    ] == ["non_finite"]

@@ -268,10 +268,15 @@ def test_one_speaker_of_all_words_is_the_speaker(tmp_path: Path) -> None:
 
 
 SAID = "hello", "yes"
+SILENT_FIRST: dict[str, Any] = {"results": {"channels": [
+    {"alternatives": [{"transcript": "", "words": []}]},
+    *({"alternatives": [{"transcript": word, "words": [{"word": word, "start": 1, "end": 2}]}]}
+      for word in SAID)]}}  # fmt: skip
 CHANNELS: list[dict[str, Any]] = [
     {"results": {"channels": [
         {"alternatives": [{"transcript": word, "words": [{"word": word, "start": 1, "end": 2}]}]}
         for word in SAID]}},
+    SILENT_FIRST,
     {"results": {"items": [
         {"type": "pronunciation", "start_time": "1", "end_time": "2", "channel_label": f"ch_{n}",
          "alternatives": [{"content": word}]} for n, word in enumerate(SAID)]}},
@@ -289,13 +294,15 @@ CHANNELS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    "value", CHANNELS, ids=["deepgram", "aws", "google", "azure", "assemblyai"]
+    "value", CHANNELS, ids=["deepgram", "silent", "aws", "google", "azure", "assemblyai"]
 )
 def test_a_channel_that_a_service_names_is_that_of_its_words(
     tmp_path: Path, value: dict[str, Any]
 ) -> None:
     segments = one(tmp_path, "a.json", value).segments or ()
-    assert [(s.text, s.channels) for s in segments] == [("hello", (0,)), ("yes", (1,))]
+    first = 1 if value is SILENT_FIRST else 0
+    channels = [("hello", (first,)), ("yes", (first + 1,))]
+    assert [(segment.text, segment.channels) for segment in segments] == channels
 
 
 @pytest.mark.parametrize("value", ['{"title": "x", "views": 3}', '{"segments": ["a"]}', "[1]"])

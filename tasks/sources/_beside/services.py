@@ -57,7 +57,7 @@ class _Form(NamedTuple):
 #: The most specific first.
 _FORMS = (
     _Form("results.utterances"),  # Deepgram
-    _Form("results.channels.0.alternatives.0.words", None),
+    _Form("results.channels", "alternatives.0.words"),
     _Form("results.audio_segments", "items"),  # AWS
     _Form("results.items", None),
     _Form("results", None),  # Speechmatics
@@ -190,29 +190,33 @@ def _cues(form: _Form, transcript: Entry) -> Iterable[Cue]:
         items = {item.get("id"): item for item in _objects(_at(transcript, "results.items"))}
         entries = [{**e, "items": [items[n] for n in _ids(e) if n in items]} for e in entries]
     lists = [_objects(_at(entry, form.words)) for entry in entries]
+    if form.path == "results.channels":
+        for number, (entry, items) in enumerate(zip(entries, lists, strict=True)):
+            yield from _whole(entry, items, form.units, (number,) if len(entries) > 1 else None)
+        return
+    channels, last = _channels(form, entries), 0.0
     # Google's version 1 gives all words once more in the last result, with their speakers.
     again = lists[-1:] if lists and not _text(entries[-1]) else []
-    for some in (again, lists) if form.path.endswith("results") else ():
+    for some in (again, lists) if form.path.endswith("results") and not any(channels) else ():
         words = [item for items in some for item in items]
         if words and all(_first(item, _SPEAKER) for item in words):
             yield from _turns(words, form.units, None)
             return
-    channels, last = _channels(form, entries), 0.0
     for entry, items, channel in zip(entries, lists, channels, strict=True):
-        words = _words(items, form.units)
+        timed = _words(items, form.units)
         start, end = _times(entry, form.units)
         if not _has_any(entry, _START):
-            start = words[0].start if words else last
+            start = timed[0].start if timed else last
         if not _has_any(entry, {**_END, **_LENGTH}):
-            end = words[-1].end if words else _seconds(entry, _RESULT_END, form.units)
+            end = timed[-1].end if timed else _seconds(entry, _RESULT_END, form.units)
         elif end is None and entry is not entries[-1]:
             end = math.nan
-        text = _text(entry) or joined(words)
+        text = _text(entry) or joined(timed)
         if text or _has_any(entry, _START):
             last = end or last
             begin = math.nan if start is None else start
             speaker = text_field(_first(entry, _SPEAKER))
-            yield Cue(begin, end, text, speaker, words or None, channel)
+            yield Cue(begin, end, text, speaker, timed or None, channel)
 
 
 def _ids(entry: Entry) -> Sequence[object]:
@@ -236,22 +240,13 @@ def _channels(form: _Form, entries: Sequence[Entry]) -> list[Channels | None]:
 
 def _stream(form: _Form, transcript: Entry, items: list[Entry]) -> Iterable[Cue]:
     """Words one after the other, as turns where several speakers or channels are named."""
-    if form.path.startswith("results.channels"):
-        streams = _objects(_at(transcript, "results.channels"))
-        alone = len(streams) == 1
-        for number, channel in enumerate(streams):
-            whole = _at(channel, "alternatives.0")
-            about = whole if isinstance(whole, dict) else {}
-            words = _objects(about.get("words"))
-            yield from _whole(about, words, 1.0, None if alone else (number,))
-        return
     if form.path == "results.items":  # of AWS, whose older files state speakers apart, by time
         labelled = _objects(_at(transcript, "results.speaker_labels.segments"))
         parts = [part for turn in labelled for part in _objects(turn.get("items"))]
         by_start = {part.get("start_time"): part.get("speaker_label") for part in parts}
         items = [{"speaker": by_start.get(item.get("start_time")), **item} for item in items]
     channels = _channels(form, items)
-    about = {} if form.path.startswith("results") else transcript
+    about = {} if form.path.startswith("results") or any(channels) else transcript
     in_ms = "utterances" in transcript or "audio_url" in transcript  # of AssemblyAI
     for channel in sorted({*channels}, key=str):
         some = [item for item, of in zip(items, channels, strict=True) if of == channel]

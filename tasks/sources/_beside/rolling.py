@@ -61,7 +61,7 @@ def automatic(cues: Sequence[Cue]) -> list[Cue] | None:
                 fresh.append(replace(cue, end=end, text=text, words=words or None))
             else:
                 fresh.append(replace(cue, text=text))
-        elif fresh and n and shown[n] == shown[n - 1] and cue.text != ordered[n - 1].text:
+        elif fresh and shown[n] and shown[n] == shown[n - 1] and cue.text != ordered[n - 1].text:
             fresh[-1] = replace(fresh[-1], end=cue.end)  # it marks another word
     return _joined(fresh)
 
@@ -106,7 +106,7 @@ def _timed(cue: Cue, lines: list[str]) -> tuple[TimedWord, ...]:
     ends = [*(start for _, start in starts[1:]), cue.end or cue.start]
     return tuple(
         TimedWord(word, start, max(min(end, start + LONGEST_WORD), start))
-        for (word, start), end in zip(starts, ends, strict=True)
+        for (word, start), end in zip(starts, ends, strict=False)  # of no word, if all is markup
     )
 
 

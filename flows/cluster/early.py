@@ -156,8 +156,10 @@ def count(path: str | None, out: str | None, sets: Sequence[str]) -> int:
         new = given["out"] and not os.path.exists(os.path.join(given["out"], "manifests"))
         if not new or "://" in given["out"] or given.get("kind", "local") != "local":
             return 0
-        from dask.system import CPU_COUNT  # respects cgroups
+        if workers := given.get("workers"):
+            return int(workers)
+        from dask.system import CPU_COUNT  # respects cgroups; 0.2 s, in which workers can begin
 
-        return int(given.get("workers") or min(CPU_COUNT, MOST_WORKERS))
+        return int(min(CPU_COUNT, MOST_WORKERS))
     except Exception:  # any fault of the settings: the run itself says what is wrong
         return 0

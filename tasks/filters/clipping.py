@@ -38,14 +38,15 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return dict.fromkeys(COLUMNS)
     peaks = np.array([_peaks(block) for block in clip.mixed_blocks()], np.float64)
     levels = np.max(peaks, axis=0, initial=MIN_LEVEL, where=peaks > MIN_LEVEL)
-    places = [[np.empty(0, np.int64)] for _ in levels]
+    places: list[list[Int64s]] = [[] for _ in levels]
     start = 0
     for block, reached in zip(clip.mixed_blocks(), peaks == levels, strict=True):
         for side in np.flatnonzero(reached).tolist():
             level = np.float32(levels[side] if side % 2 == 0 else -levels[side])
             places[side].append(start + np.flatnonzero(block[:, side // 2] == level))
         start += len(block)
-    lengths = np.concatenate([_runs(np.concatenate(side)) for side in places])
+    runs = [_runs(np.concatenate(side)) for side in places if sum(map(len, side)) >= MIN_RUN]
+    lengths = np.concatenate([np.empty(0, np.int64), *runs])
     flat = lengths[lengths >= MIN_RUN]
     return {
         "clipping_fraction": int(flat.sum()) / (clip.num_samples * len(clip.in_mix)),
@@ -61,4 +62,6 @@ def _peaks(block: Float32s) -> Float32s:
 
 def _runs(places: Int64s) -> Int64s:
     """How many places follow each other in each run of them."""
-    return np.diff(np.flatnonzero(np.diff(places, prepend=-2) != 1), append=len(places))
+    breaks = np.flatnonzero(places[1:] - places[:-1] != 1) + 1
+    edges = np.concatenate([[0], breaks, [len(places)]])
+    return edges[1:] - edges[:-1]

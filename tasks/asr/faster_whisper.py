@@ -34,7 +34,7 @@ from ._words import words_of
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
-VERSION = 11
+VERSION = 12
 SCORES = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
     "word_times",

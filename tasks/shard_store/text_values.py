@@ -66,7 +66,7 @@ SOURCE = "text_source"  # the key of the chosen text's origin
 SHARED_COLUMNS = (
     *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),
     *("no_speech_probability", "compression_ratio", "speech_after_text"),
-    "speech_without_words",
+    *("speech_without_words", "text_probability"),
     *("words_per_speech_second", "language_vote", "language_contradiction", "recording_speech"),
 )
 

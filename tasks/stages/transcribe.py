@@ -231,6 +231,7 @@ def _row(
         "avg_logprob": transcript.avg_logprob,
         "no_speech_probability": transcript.no_speech_probability,
         "compression_ratio": transcript.compression_ratio,
+        "text_probability": transcript.text_probability,
         "detected_language": transcript.detected_language,
         "detected_probability": transcript.detected_probability,
         "speech_seconds": spoken,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from math import exp
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from uttermill.tasks import scoring
 from uttermill.tasks.asr import SpeechClip, Transcript, Word, faster_whisper
 from uttermill.tasks.asr._whisper import given_text
 from uttermill.tasks.asr._whisper.results import BeamResult
-from uttermill.tasks.asr._whisper.windows import SHORT_SECONDS, is_short, likeliest
+from uttermill.tasks.asr._whisper.short_clips import SHORT_SECONDS, is_short, likeliest
 from uttermill.tasks.asr._words import aligned as words_aligned
 from uttermill.tasks.asr._words import mean, words, words_of
 from uttermill.tasks.base.arrays import RATE
@@ -285,6 +286,40 @@ def test_clips_with_little_speech_have_several_texts(
     assert len((heard.text or "").split()) == 1
     assert {*model.asked} == {texts}
     assert is_short(clip) == (texts > 1)
+
+
+def test_all_spellings_and_repetitions_of_words_add_to_their_probability() -> None:
+    six, nine = likeliest(beam(SIX), "en"), likeliest(beam(NINE), "en")
+    assert six.probability == pytest.approx(sum(exp(score * count) for _, score, count in SIX))
+    others = [text for text in NINE if text[0] != "No."]
+    assert nine.probability == pytest.approx(sum(exp(score * count) for _, score, count in others))
+
+
+@pytest.mark.parametrize(
+    ("second", "spoken", "seconds", "share"),
+    [
+        (3, 0.4, 0.8, 1.0),
+        (4, 0.4, 0.8, 0.5),  # another word
+        (3, 0.4, 9.0, 1.0),  # in a window with room for it
+        (3, 0.9, 0.9, None),  # not short
+    ],
+)
+def test_the_words_of_a_short_clip_are_sought_in_a_second_hearing(
+    second: int, spoken: float, seconds: float, share: float | None
+) -> None:
+    class Twice(Beams):
+        def _said(self, number: int, options: dict[str, object]) -> object:
+            return super()._said(second if hasattr(self, "asked") else number, options)
+
+    model = Twice()
+    backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu"), model)
+    clip = SpeechClip(np.full(round(seconds * RATE), 0.03, np.float32), "en")
+    clip.__dict__["speech"] = ((0.0, spoken),)
+    (heard,) = backend.transcribe([clip])
+    once = exp(-0.5 * 2) + exp(-0.6)
+    assert heard.text_probability == (None if share is None else pytest.approx(share * once))
+    slower = [] if share is None else [500 if seconds < 4 else 2000]
+    assert model.frames == [2000 if seconds > 5 else 1000, *slower]
 
 
 @pytest.mark.needs("corpus")

@@ -20,7 +20,7 @@ WORDS = ("silence", "one", "two", "three", "four", "five", "six", "loop", "æˆ‘å€
 LOOP = 7  # this word is said forty times, unless the engine may not repeat itself
 
 
-def clip(number: int, seconds: float = 1.0, language: str | None = None) -> SpeechClip:
+def clip(number: int, seconds: float = 1.5, language: str | None = None) -> SpeechClip:
     """A clip that is heard as `WORDS[number]`."""
     samples = np.zeros(round(seconds * 16000), np.float32)
     samples[0] = number / 100

@@ -83,16 +83,17 @@ def backend(beam: int) -> faster_whisper.Backend:
     return made
 
 
-def remembered(encode: Callable[[Sequence[SpeechClip]], Any]) -> Callable[..., Any]:
+def remembered(encode: Callable[..., Any]) -> Callable[..., Any]:
     """`encode` that keeps what it gave for the newest batches."""
-    kept: dict[tuple[int, ...], tuple[Any, Any]] = {}
+    kept: dict[tuple[int | None, ...], tuple[Any, Any]] = {}
 
-    def run(clips: Sequence[SpeechClip]) -> Any:
-        key = tuple(id(clip.samples) for clip in clips)
+    def run(clips: Sequence[SpeechClip], length: int | None = None) -> Any:
+        key = (length, *(id(clip.samples) for clip in clips))
         if key not in kept:
             while len(kept) >= BATCH:
                 kept.pop(next(iter(kept)))
-            kept[key] = encode(clips), clips  # the clips too: an id is free when its owner dies
+            # The clips too: an id is free when its owner dies.
+            kept[key] = encode(clips, length), clips
         return kept[key][0]
 
     return run

@@ -169,6 +169,20 @@ def test_the_default_limit(logprob: float, dropped: bool) -> None:
     assert found == ("text_doubtful" if dropped else None)
 
 
+@pytest.mark.parametrize(
+    ("probability", "least", "dropped"),
+    [(None, 0.04, False), (0.03, 0.04, True), (0.05, 0.04, False), (0.03, None, False)],
+)
+def test_words_of_short_clips_have_a_limit_of_their_own(
+    probability: float | None, least: float | None, dropped: bool
+) -> None:
+    rules = expected_wer.verdict(expected_wer.Settings(min_text_probability=least))
+    values = {"expected_wer": None, "text_probability": probability, "wer": None}
+    found = judge(values, rules)
+    assert (found and found.reason) == ("text_doubtful" if dropped else None)
+    assert judge({**values, "wer": 0.0}, rules) is None
+
+
 def test_a_text_of_the_source_is_not_judged() -> None:
     """Its real error rate is known."""
     heard = ScoredTranscript(

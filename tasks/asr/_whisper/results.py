@@ -43,13 +43,15 @@ APPENDED = "\"'.。,，!！?？:：”)]}、"
 
 @dataclass(frozen=True, slots=True)
 class BeamResult:
-    """The result of beam search for one window."""
+    """The result of beam search for one window. `probability`: that a short clip's words were said,
+    in any spelling."""
 
     text: str
     avg_logprob: float
     no_speech: float
     tokens: tuple[int, ...] = ()
     worst_ratio: float | None = None
+    probability: float | None = None
 
     @property
     def ratio(self) -> float:

@@ -176,6 +176,7 @@ class Hearing:
             avg_logprob=float(np.average([part.avg_logprob for part in heard], weights=weights)),
             no_speech_probability=first.no_speech,
             compression_ratio=max(part.ratio for part in heard),
+            text_probability=first.probability if len(heard) == 1 else None,
             words=(words if self.aligned else None) if with_words else None,
             text_end=(words[-1].end if words else 0.0) if self.aligned else None,
             hole=(longest.start, longest.speech) if self.aligned else None,

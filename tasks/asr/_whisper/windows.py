@@ -9,22 +9,20 @@ encodes the whole batch.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import soxr
 
-from ... import speech
 from ...base.arrays import RATE, Float32s
-from ...plugins.contracts.text import words
-from ...scoring import said
 from .. import SharedWindow, SpeechClip, Word
 from . import loading, results
 from .loading import Settings
 from .results import DOUBTFUL, BeamResult, Context, Language, Window
+from .short_clips import BRIEF, SLOWER, is_short, likeliest, spoken_once, word_probabilities
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -93,7 +91,7 @@ class Windows:
         forced = [language for _, language in asked]
         languages = languages_of_windows(self._model, encoded, forced, detect)
         prompts = [*map(self._prompt, clips, languages, before)]
-        heard = self._generate(encoded, prompts, [*map(is_short, clips)])
+        heard = self._generate(encoded, prompts, [*map(self._several, clips)])
         parts = _parts(encoded, [[i] for i in range(len(asked))])
         return [*map(self._window, clips, parts, heard, languages, before)]
 
@@ -111,13 +109,15 @@ class Windows:
         if loops or (before and heard.avg_logprob < DOUBTFUL):
             # Without the text before it, which may have misled the model, or be what is repeated.
             prompt, options = self._prompt(clip, language), LOOP_RETRY if loops else {}
-            (again,) = self._generate(encoded, [prompt], [is_short(clip)], **options)
+            (again,) = self._generate(encoded, [prompt], [self._several(clip)], **options)
             surer = loops or again.avg_logprob > heard.avg_logprob
             heard = again if surer and again.ratio <= LOOP_RATIO else heard
         heard, language = self._likeliest(clip, encoded, heard, language)
         tokenizer = tokenizer_of(self._model, language.code)
         words: tuple[Word, ...] | None = ()
         if heard.text and not heard.silent:
+            if heard.probability is not None:
+                heard = self._with_slower(clip, heard, language)
             samples = len(clip.samples)
             words = results.aligned(self._model, tokenizer, encoded, heard.tokens, samples)
         if clip.window is None:
@@ -139,7 +139,7 @@ class Windows:
         probabilities = {language.code: language.probability or 1.0, **dict(language.rivals)}
         for code, _ in language.rivals:
             prompt = self._prompt(clip, Language(code))
-            texts[code] = self._generate(encoded, [prompt], [is_short(clip)])[0]
+            texts[code] = self._generate(encoded, [prompt], [self._several(clip)])[0]
         likelihoods = {
             code: log(probabilities[code]) + text.avg_logprob * (len(text.tokens) + 1)
             for code, text in texts.items()
@@ -151,25 +151,39 @@ class Windows:
         probability = sum(probabilities.values()) / share
         return texts[best], Language(best, probability, best, probability)
 
+    def _with_slower(self, clip: SpeechClip, heard: BeamResult, language: Language) -> BeamResult:
+        """The text of a short clip with the mean probability of its words, as heard and slower."""
+        slow = SpeechClip(soxr.resample(clip.samples, RATE, round(RATE * SLOWER)))
+        brief = self._short and len(slow.samples) <= BRIEF[1] * RATE
+        encoded = self.encode([slow], BRIEF[0] if brief else self.length(slow))
+        (texts,) = self._texts(encoded, [self._prompt(slow, language)], True)
+        spoken = spoken_once(heard, language.code)
+        again = word_probabilities(texts, language.code).get(spoken, 0.0)
+        return replace(heard, probability=((heard.probability or 0.0) + again) / 2)
+
+    def _several(self, clip: SpeechClip) -> bool:
+        """Whether the likeliest words of a clip are chosen from several texts."""
+        return self._settings.beam_size > 1 and is_short(clip)
+
     def language(self, clip: SpeechClip, forced: str | None) -> Language:
         """Language of a clip by its first window."""
         window = SpeechClip(clip.samples[: SECONDS * RATE])
         return languages_of_windows(self._model, self.encode([window]), [forced])[0]
 
-    def encode(self, clips: Sequence[SpeechClip]) -> StorageView:
+    def encode(self, clips: Sequence[SpeechClip], length: int | None = None) -> StorageView:
         """Encoder output (clips, 50 * seconds, width) of log-mel spectrograms (clips, mels,
-        100 * seconds), for clips whose windows are of one length in seconds."""
+        100 * seconds), for clips whose windows are of one length in seconds, or of `length`."""
         import ctranslate2
         from faster_whisper.transcribe import get_ctranslate2_storage
 
         engine = self._model.model
-        mels = [self._spectrogram(clip) for clip in clips]
+        mels = [self._spectrogram(clip, length or self.length(clip)) for clip in clips]
         if engine.device == "cuda" or len(clips) == 1:
             return engine.encode(get_ctranslate2_storage(np.stack(mels)), to_cpu=False)
         outputs = [np.array(engine.encode(get_ctranslate2_storage(one[None]))) for one in mels]
         return ctranslate2.StorageView.from_array(np.concatenate(outputs))
 
-    def _spectrogram(self, clip: SpeechClip) -> Float32s:
+    def _spectrogram(self, clip: SpeechClip, length: int) -> Float32s:
         """Log-mel (mels, 100 * seconds of the window) of the clip and half a second of digital
         silence, then zeros; after several utterances, digital silence to the end.
 
@@ -180,7 +194,6 @@ class Windows:
         predicts when phrases begin and end, it leaves out the last one, as if it were cut off, if
         zeros follow: in 4 of 9 windows of a talk, and in none with silence.
         """
-        length = self.length(clip)
         tail = TAIL if clip.window is None else length * RATE
         padded = np.pad(clip.samples, (0, tail))[: length * RATE]
         mels = self._model.feature_extractor(padded)[:, : length * 100]
@@ -203,28 +216,37 @@ class Windows:
         heard: dict[int, BeamResult] = {}
         parts = _parts(encoded, [*groups.values()])
         for (key, members), part in zip(groups.items(), parts, strict=True):
-            several = key[-1]
-            generated = self._model.model.generate(
-                part,
-                [prompts[i][0] for i in members],
-                beam_size=self._settings.beam_size,
-                num_hypotheses=self._settings.beam_size if several else 1,
-                max_length=self._model.max_length,
-                return_scores=True,
-                return_no_speech_prob=True,
-                **options,
-            )
-            for i, result in zip(members, generated, strict=True):
-                tokenizer, silence = prompts[i][1], float(result.no_speech_prob)
-                texts = []  # best first
-                for tokens, score in zip(result.sequences_ids, result.scores, strict=True):
-                    # The engine's score is the mean over tokens; Whisper's counts the end of text
-                    # as one more.
-                    logprob = float(score * len(tokens) / (len(tokens) + 1))
-                    text = tokenizer.decode(tokens).strip()
-                    texts.append(BeamResult(text, logprob, silence, tuple(tokens)))
-                heard[i] = likeliest(texts, tokenizer.language_code) if several else texts[0]
+            several, alike = key[-1], [prompts[i] for i in members]
+            for i, texts in zip(members, self._texts(part, alike, several, **options), strict=True):
+                code = prompts[i][1].language_code
+                heard[i] = likeliest(texts, code) if several else texts[0]
         return [heard[i] for i in range(len(prompts))]
+
+    def _texts(
+        self, encoded: StorageView, prompts: Sequence[Prompt], several: bool, **options: Any
+    ) -> list[list[BeamResult]]:
+        """The likeliest text of each window, or several, best first; prompts of one length."""
+        generated = self._model.model.generate(
+            encoded,
+            [tokens for tokens, _ in prompts],
+            beam_size=self._settings.beam_size,
+            num_hypotheses=self._settings.beam_size if several else 1,
+            max_length=self._model.max_length,
+            return_scores=True,
+            return_no_speech_prob=True,
+            **options,
+        )
+        texts = []
+        for (_, tokenizer), result in zip(prompts, generated, strict=True):
+            candidates = []
+            for tokens, score in zip(result.sequences_ids, result.scores, strict=True):
+                # The engine's score is the mean over tokens; Whisper's counts the end of text as
+                # one more.
+                logprob = float(score * len(tokens) / (len(tokens) + 1))
+                text, silence = tokenizer.decode(tokens).strip(), float(result.no_speech_prob)
+                candidates.append(BeamResult(text, logprob, silence, tuple(tokens)))
+            texts.append(candidates)
+        return texts
 
     def _prompt(
         self, clip: SpeechClip, language: Language, before: Context | None = None
@@ -256,46 +278,6 @@ def _parts(encoded: StorageView, groups: Sequence[list[int]]) -> list[StorageVie
     host = np.array(encoded.to_device(ctranslate2.Device.cpu))
     view = ctranslate2.StorageView.from_array
     return [view(np.ascontiguousarray(host[rows])) for rows in groups]
-
-
-# Clips with less than 0.7 s of speech: a word, which Whisper tends to write twice ("six six").
-#
-# Beam search compares texts by the mean over their tokens. That favours a word that is said again,
-# since the second is easy to predict, and makes the ways to write one word ("Six.", "6", "six")
-# compete with each other. So the probabilities of texts that say the same are added up, and the
-# words that are likeliest as a whole win. Whisper still finds doubled words likelier than they are:
-# of 137 digits and commands with silence before them, the same word twice was up to 1.6 times as
-# likely as once; where it was said twice, 3.5 times ("yeah yeah"), or once was not among the texts.
-
-SHORT_SECONDS = 0.7  # of a clip
-DETECTED = 0.8  # of speech in a longer one: the detector rounds up
-UNDETECTED = 1.2  # of a clip in which it may have missed a word
-RARELY_TWICE = 3.0  # times as likely as once: else a word was said once
-
-
-def is_short(clip: SpeechClip) -> bool:
-    """Whether a clip that shares no window has so little speech."""
-    seconds = len(clip.samples) / RATE
-    if clip.window is not None or seconds < SHORT_SECONDS:
-        return clip.window is None
-    spoken = speech.within(clip.speech, 0.0, seconds)
-    return spoken < DETECTED if spoken else seconds < UNDETECTED
-
-
-def likeliest(hypotheses: Sequence[BeamResult], language: str) -> BeamResult:
-    """The best text, by the engine's order, of those that say the likeliest words, or none."""
-    texts_of: dict[tuple[str, ...], list[BeamResult]] = defaultdict(list)
-    for heard in hypotheses:
-        texts_of[tuple(words(said(heard.text, language)))].append(heard)
-
-    def likely(spoken: tuple[str, ...]) -> float:
-        """The probability that one of the texts with these words was said."""
-        # The mean of each counts the end of the text as a token.
-        texts = texts_of[spoken]
-        whole = sum(exp(heard.avg_logprob * (len(heard.tokens) + 1)) for heard in texts)
-        return whole / (RARELY_TWICE if any(a == b for a, b in pairwise(spoken)) else 1.0)
-
-    return texts_of[max(texts_of, key=likely)][0]
 
 
 # Which language is spoken: in a window, and in each utterance of a window that several share.

@@ -258,6 +258,9 @@ class TranscriptRow(HeardRow, total=False):
     avg_logprob: AvgLogprob
     no_speech_probability: NoSpeechProbability
     compression_ratio: CompressionRatio
+    text_probability: Annotated[
+        float | None, "probability of a short clip's words: the mean of two hearings"
+    ]
     detected_language: DetectedLanguage
     detected_probability: DetectedProbability
     speech_seconds: SpeechSeconds

@@ -59,10 +59,11 @@ class Word:
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """A recogniser's result. Probabilities in 0..1; `avg_logprob` in nats per token; None: unknown.
-    `text` is None if no recogniser ran, `words` if no times were requested. `text_end`: end of the
-    last word, s. `hole`: start of the longest stretch of speech that no word covers, and seconds of
-    speech in it. `detected_language`: the recogniser's own choice, which a forced language
-    overrules. `error`: why this clip was refused."""
+    `text` is None if no recogniser ran, `words` if no times were requested. `text_probability`:
+    that a short clip's words were said, by two hearings. `text_end`: end of the last word, s.
+    `hole`: start of the longest stretch of speech that no word covers, and seconds of speech in it.
+    `detected_language`: the recogniser's own choice, which a forced language overrules. `error`:
+    why this clip was refused."""
 
     text: str | None
     language: str | None = None
@@ -76,6 +77,7 @@ class Transcript:
     hole: tuple[float, float] | None = None
     detected_language: str | None = None
     detected_probability: float | None = None
+    text_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

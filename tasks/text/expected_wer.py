@@ -39,7 +39,7 @@ class Settings(StageSettings):
         0.25, "Largest share of words that are probably wrong; null: any.", ge=0, le=1
     )
     min_text_probability: float | None = Threshold(
-        0.04,
+        0.03,
         "Least probability of the words of a clip with less than 0.7 s of speech; null: any.",
         ge=0,
         le=1,

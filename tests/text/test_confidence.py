@@ -171,7 +171,7 @@ def test_the_default_limit(logprob: float, dropped: bool) -> None:
 
 @pytest.mark.parametrize(
     ("probability", "least", "dropped"),
-    [(None, 0.04, False), (0.03, 0.04, True), (0.05, 0.04, False), (0.03, None, False)],
+    [(None, 0.03, False), (0.02, 0.03, True), (0.05, 0.03, False), (0.02, None, False)],
 )
 def test_words_of_short_clips_have_a_limit_of_their_own(
     probability: float | None, least: float | None, dropped: bool

@@ -108,12 +108,13 @@ def said(raw: str, recurring: frozenset[str] = frozenset()) -> Said:
         voices = [voice.strip() for voice in _VOICE.findall(line)]
         line = _TAG.sub("", line).strip()
         name, line = _prefix(line, recurring)
-        named = voices or [name or last]
+        named = [*voices] or [name or last]
         last = named[-1]
         line = _marked(line)
         lines.append(line)
         if any(map(str.isalnum, without_sounds(line))):
-            speakers |= dict.fromkeys(named)
+            for speaker in named:
+                speakers[speaker] = None
     only = next(iter(speakers)) if len(speakers) == 1 else None
     text = " ".join(" ".join(lines).split()) if speakers else ""
     return Said(text, only, bool(_UNHEARD.search(text)))

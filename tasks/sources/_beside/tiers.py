@@ -179,7 +179,7 @@ def textgrid(text: str) -> list[Tier]:
                 spans = [(float(start), float(end), str(label)) for start, end, label in rows]
                 tiers.append(Tier(str(name), spans))
             else:
-                points = points or count > 0
+                points = points or int(count) > 0
     except (ValueError, TypeError, OverflowError):
         raise ItemError(BAD_TEXT, "its tiers have more or fewer entries than it states") from None
     if points and not tiers:
@@ -296,16 +296,16 @@ def _rows(text: str, stem: str, what: str, times: int) -> list[_Row]:
             raise ItemError(BAD_TEXT, f"line {number} is not `{what}`")
         try:
             # `*` stands in a line that marks alternatives.
-            seconds = [float(row[place].replace("*", "0")) for place in (times, times + 1)]
+            first, second = (float(field.replace("*", "0")) for field in row[times : times + 2])
         except ValueError:
-            seconds = [math.nan]
-        if not all(0 <= second < math.inf for second in seconds):
+            first = second = math.nan
+        if not (0 <= first < math.inf and 0 <= second < math.inf):
             raise ItemError(
                 BAD_TEXT,
                 f"line {number}: {' and '.join(row[times : times + 2])[:40]!r} are not seconds; "
                 f"it should be `{what}`",
             )
-        rows.append((row, *seconds))
+        rows.append((row, first, second))
     if len({row[0] for row, *_ in rows}) > 1:
         rows = [row for row in rows if row[0][0] == stem]
         if not rows:

@@ -38,12 +38,12 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _launched(function: Callable[..., JsonObject], *given: StageSettings) -> JsonObject:
-    """The function's result. If Prefect's server is gone, this process will end without its
-    threads."""
+    """The function's result. If Prefect has something left to send, this process will end without
+    its threads."""
     try:
         return function(*given)
     finally:
-        if launch.server_gone.is_set():
+        if launch.server_gone.is_set() or launch.unsent.is_set():
             at_once.leave_threads()
 
 

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 
 HISTORY_SECONDS = 60.0  # without progress, after which an incomplete history is abandoned
-#: Set when a run outlived its Prefect server: threads of Prefect's would try for minutes to send
-#: what they have, and a process that is about to end must not wait for them.
-server_gone = threading.Event()
+#: Set when a run outlived its Prefect server, and when a server did not record all of it in time:
+#: threads of Prefect's would try for minutes to send what they have, and a process that is about to
+#: end must not wait for them.
+server_gone, unsent = threading.Event(), threading.Event()
 RESTART_SECONDS = 2.0  # that a server of this run may be away at its end, and still record it
 RESTARTED_SECONDS = 10.0  # the same after a restart of the server, which may have lost events
 
@@ -95,7 +96,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     # Here because they import Prefect, which takes a second.
     prefect_settings.import_prefect()
     with importing():
-        from ..server.server import LocalServer, check_api, configured_url, using
+        from ..server.server import LocalServer, check_api, configured_url, quiet, using
 
     configured = None if wanted == "own" else configured_url()
     if wanted == "server" and configured is None:
@@ -106,9 +107,10 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
         check_api(configured)  # a clear refusal before anything starts
         if opened is not None:
             opened.start_workers()
-        yield None
+        with quiet():
+            yield None
         return
-    with LocalServer() as server:
+    with quiet(), LocalServer() as server:  # what Prefect's threads say while it stops, too
         if opened is not None:
             opened.start_workers()
         with waiting("Prefect's server starts"):
@@ -127,11 +129,11 @@ def _run_flow(
     from prefect.exceptions import PrefectException, TerminationSignal
 
     from ..server import history
-    from ..server.server import quiet
 
     server_gone.clear()  # a program may run several times
+    unsent.clear()
     # A server of this run starts again.
-    with quiet(), history.Outcome(RESTART_SECONDS if server is not None else 0.0) as outcome:
+    with history.Outcome(RESTART_SECONDS if server is not None else 0.0) as outcome:
         try:
             state: Any = outcome.noting(flow)(**values(*settings), return_state=True)
             restarted = server is not None and server.restarts > 0
@@ -141,8 +143,10 @@ def _run_flow(
             result = outcome.result
             expected = None if result is None else result["task_runs"]
             whole = history.wait_until_recorded(run_id, expected=expected, timeout=timeout)
-            if result is not None and not whole:
-                history.complete(run_id)
+            if not whole:
+                unsent.set()
+                if result is not None:
+                    history.complete(run_id)
         except (HTTPError, PrefectException) as error:
             if outcome.result is None and outcome.error is None:
                 server_gone.set()

@@ -1,5 +1,6 @@
 """The run's own Prefect server and its history: complete, private, gone with the run."""
 
+import logging
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +26,8 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 
 from tests.helpers.shared_server import Server
+from uttermill.flows.cli import at_once, run_commands
+from uttermill.flows.run import launch
 from uttermill.flows.run.cluster_executor import map_chains
 from uttermill.flows.server import history, server
 from uttermill.flows.server.server import LocalServer, using
@@ -54,6 +58,11 @@ def whole() -> str:
     return str(flow_run.id)
 
 
+@flow(persist_result=False)
+def one_task() -> dict[str, Any]:
+    return {"task_runs": 1 + nothing(0)}
+
+
 def test_a_server_lives_in_its_context_and_its_history_is_complete_after() -> None:
     history.drain(timeout=10)  # what this process sends events to: the server of earlier tests
     before = {child.pid for child in psutil.Process().children()}
@@ -78,6 +87,41 @@ def test_a_server_lives_in_its_context_and_its_history_is_complete_after() -> No
     rows = database.execute(query, (str(run),)).fetchall()
     database.close()
     assert rows == [("Completed", 20)]
+
+
+def test_what_a_server_does_not_record_in_time_is_not_waited_for(
+    prefect_api: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restarted one on a busy machine: for a minute after its result, the process went on."""
+    left: list[str] = []
+    monkeypatch.setattr(history, "wait_until_recorded", lambda *_, **__: False)
+    monkeypatch.setattr(at_once, "leave_threads", lambda: left.append("threads"))
+    result = run_commands._launched(lambda: launch._run_flow(one_task, None))
+    launch.unsent.clear()
+    assert (result, left) == ({"task_runs": 1}, ["threads"])
+
+
+def test_prefects_threads_say_nothing_while_the_server_stops(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three kilobytes for each event that it did not take any more."""
+    loud = logging.getLogger("prefect._internal.concurrency")
+    monkeypatch.setattr(loud.parent, "handlers", [caplog.handler])
+
+    class Stopping(SimpleNamespace):
+        def __enter__(self) -> SimpleNamespace:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            loud.error("Service 'EventsWorker' failed to process item")
+
+    made = Stopping(wait_ready=lambda: "http://127.0.0.1:9/api", auth=None)
+    monkeypatch.setattr(server, "LocalServer", lambda: made)
+    with launch._recorded("own"):
+        pass
+    assert caplog.text == ""
+    loud.error("of another run")
+    assert "of another run" in caplog.text, "control"
 
 
 @pytest.mark.nightly

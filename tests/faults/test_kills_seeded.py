@@ -124,15 +124,25 @@ def sound(site: Site, out: Path) -> None:
         assert still_open(site.api, out) == []
 
 
-def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
-    """One OUT through as many of the kills as come before a run's end; those that are left."""
+def suffered(striker: Striker, name: str, left: list[Kill], held: bool = False) -> list[Kill]:
+    """One OUT through as many of the kills as come before a run's end; those that are left.
+    `held`: the stage of a kill waits for it, so that it cannot come too late."""
     site = striker.site
     settings = gated(site, name)
     without_server = False
+
+    def held_for(run: Started, kill: Kill, watch: Watch) -> bool:
+        hold = site.gate / f"{kill.moment}.hold"
+        hold.touch()  # of the moment `any`, which no gate has, it holds nothing
+        try:
+            return striker.strike(run, replace(kill, items=1), watch)
+        finally:
+            hold.unlink()
+
     while True:
         watch = Watch(site, PACE)
         with site.start("run", settings, "--json") as run:
-            while left and striker.strike(run, left[0], watch):
+            while left and (held_for if held else striker.strike)(run, left[0], watch):
                 kill, *left = left
                 without_server = without_server or kill.victim == "server"
                 if kill.victim == "run":
@@ -142,6 +152,7 @@ def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
                 ended = run.end()
                 assert ended.code == 0, ended.stderr
                 assert run.none_left(), run.alive()
+                striker.seconds = min(striker.seconds, ended.seconds)
                 break
     if without_server:  # the next run closes what Prefect still has as running
         assert not site.done(gated(site, name)).result["new_version"]
@@ -177,7 +188,7 @@ def test_kills(
     left = list(chain)
     try:
         for fresh in range(FRESH_OUTS):
-            left = suffered(striker, f"{name}-{fresh}", left)
+            left = suffered(striker, f"{name}-{fresh}", left, held=fresh > 0)
             if not left:
                 break
             # A run is not equally long every time: sooner, then.
@@ -195,6 +206,25 @@ def test_kills(
     finally:
         tally.seconds += time.monotonic() - began
     tally.chains += 1
+
+
+@pytest.mark.nightly
+def test_a_kill_that_comes_late_is_waited_for(
+    site: Site, reference: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process may get no core between a moment and its kill, until the run has ended."""
+    waited = Striker._waited
+
+    def late(self: Striker, run: Started, kill: Kill, watch: Watch) -> bool:
+        come = waited(self, run, kill, watch)
+        soon(lambda: run.process.poll() is not None, 30.0)
+        return come
+
+    monkeypatch.setattr(Striker, "_waited", late)
+    bare = replace(site, api="", history="none")
+    kill = Kill("run", "publish", 1, 0.5, patient=True)
+    assert suffered(Striker(bare, Tally(1), 0.0), "late", [kill]) == [kill], "control"
+    assert suffered(Striker(bare, Tally(1), 0.0), "held", [kill], held=True) == []
 
 
 def whole(alone: Site) -> bool:

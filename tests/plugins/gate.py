@@ -3,6 +3,7 @@
     <stage>-<seconds>.kill   the first process that passes removes it and kills itself with -9
     <stage>-<seconds>.hold   whoever passes writes `<stage>-<seconds>.held` and waits until the
                              file is gone
+    <stage>.hold             so does each item of the stage
     trace                    whoever passes adds the line `<stage> <its pid>`
     pace                     holds the seconds that whoever passes sleeps
 
@@ -38,8 +39,9 @@ def wait(stage: str, seconds: float) -> None:
         pass
     else:
         os.kill(os.getpid(), signal.SIGKILL)
-    hold = folder / f"{name(stage, seconds)}.hold"
-    if hold.exists():
-        hold.with_suffix(".held").touch()
-        while hold.exists():
-            time.sleep(0.02)
+    for held in (name(stage, seconds), stage):
+        hold = folder / f"{held}.hold"
+        if hold.exists():
+            (folder / f"{held}.held").touch()
+            while hold.exists():
+                time.sleep(0.02)

@@ -20,6 +20,7 @@ from ...tasks.accounting import metrics
 from ...tasks.base import masking
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.base.schema import METRICS
 from ...tasks.insight import source_languages
 from ...tasks.insight.estimating import planning
 from ...tasks.insight.estimating.planning import Amount
@@ -86,7 +87,7 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     headers = not brief or rates.known
     with versions.reading(versions.newest(job.out)):
         plan = planning.plan(job, before.job() if before else None, headers, listing)
-    stages = {name: rates.stage(name, amount) for name, amount in plan.stages.items()}
+    stages = rates.stages(plan.stages)
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
@@ -146,8 +147,15 @@ class _Rates:
     def known(self) -> bool:
         return bool(self.runs or self.estimated)
 
-    def stage(self, name: str, amount: Amount) -> JsonObject:
-        seconds = self.seconds(name, amount)
+    def stages(self, amounts: dict[str, Amount]) -> dict[str, JsonObject]:
+        """What `plan` says of each stage. The call that filters audio resamples it, too, and its
+        time is in filter's rate: of resample's audio only the rest takes time of its own."""
+        audio = {name: amount.seconds for name, amount in amounts.items()}
+        audio["resample"] -= min(audio["resample"], audio["filter"])
+        return {name: self.stage(name, amount, audio[name]) for name, amount in amounts.items()}
+
+    def stage(self, name: str, amount: Amount, audio: float) -> JsonObject:
+        seconds = self.seconds(name, amount, audio)
         return {
             "compute": amount.compute,
             "reuse": amount.reuse,
@@ -156,22 +164,24 @@ class _Rates:
             "because": list(amount.because) if amount.compute else [],
         }
 
-    def seconds(self, name: str, amount: Amount) -> float | None:
-        """Wall seconds; None if no run and no estimate has them."""
+    def seconds(self, name: str, amount: Amount, audio: float) -> float | None:
+        """Wall seconds for so much audio; None if no run and no estimate has them."""
         if not amount.compute:
             return 0.0
+        if name == "resample" and not audio:
+            return self.seconds("filter", amount, audio)
         for run in self.runs:
             if _plugins(run.settings, name) != self.used[name]:
                 continue
             speed = run.of_audio(name) if name in PER_SHARD else run.of_items(name)
             if speed is not None:
                 rate, workers = speed
-                size = amount.seconds if name in PER_SHARD else amount.compute
+                size = audio if name in PER_SHARD else amount.compute
                 return rate * size / (self.workers or workers)
         laps = [lap for group in self.estimated.get(name, {}).values() for lap in group]
-        audio: float = sum(lap["audio"] for lap in laps)
+        measured: float = sum(lap["audio"] for lap in laps)
         wall: float = sum(lap["wall"] for lap in laps)
-        return wall / audio * amount.seconds / (self.workers or 1) if audio else None
+        return wall / measured * audio / (self.workers or 1) if measured else None
 
 
 class _PastRun(NamedTuple):
@@ -180,23 +190,31 @@ class _PastRun(NamedTuple):
     stages: JsonObject
 
     def of_items(self, name: str) -> tuple[float, int] | None:
-        """Wall seconds an item of a stage that is one step."""
+        """Wall seconds an item of a stage that is one step, once the first worker has started."""
         stage = self.stages.get(name, {})
         items = stage.get("items_computed")
-        return (stage["seconds"] / items, 1) if items else None
+        if not items:
+            return None
+        table = self.calls()
+        calls = table.filter(pc.equal(table["stage"], name))
+        waited = pc.min(calls["queue_seconds"]).as_py() or 0.0
+        return max(0.0, stage["seconds"] - waited) / items, 1
 
     def of_audio(self, name: str) -> tuple[float, int] | None:
         """(a worker's seconds per second of audio, number of workers)."""
-        try:
-            table = tables.read(self.folder / metrics.NAME)
-        except (OSError, pa.ArrowException):  # there is none, or it is damaged
-            return None
+        table = self.calls()
         rows = metrics.rates(table)
         rows = rows.filter(pc.equal(rows["stage"], name))
         audio = pc.sum(rows["audio_seconds"]).as_py()
         workers = len(set(pc.unique(table["worker"]).to_pylist()) - {None, ""})
         cost = pc.sum(pc.multiply(rows["rate"], rows["audio_seconds"])).as_py()
         return (cost / audio, max(1, workers)) if audio else None
+
+    def calls(self) -> pa.Table:
+        try:
+            return tables.read(self.folder / metrics.NAME)
+        except (OSError, pa.ArrowException):  # there is none, or it is damaged
+            return METRICS.empty_table()
 
 
 def _runs(out: Path) -> Iterator[_PastRun]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from rich import filesize
@@ -19,8 +20,12 @@ from uttermill.flows.cli import run_commands
 from uttermill.flows.cli.show import runs as shown
 from uttermill.flows.run import launch, plans, run_folder
 from uttermill.tasks import pipeline
+from uttermill.tasks.accounting import metrics
+from uttermill.tasks.accounting.metrics import Place, Trace
 from uttermill.tasks.base.errors import NothingLeft, TooManyFailed
+from uttermill.tasks.base.schema import METRICS
 from uttermill.tasks.insight.estimating import asked_apart
+from uttermill.tasks.settings.job import Cost
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.shard_store.decision_log import Decision
 
@@ -74,6 +79,31 @@ def test_json_as_promised(kept: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert plan["changes"] == [{"setting": "resample.rate", "before": 16000, "after": 24000}]
     assert plan["version"] == {"newest": "v0001", "clips": 10, "clips_then": 10, "new": True}
     assert plan["stages"]["package"]["seconds"] > 0, "by the last run"
+
+
+def test_the_time_of_new_recordings_is_known_after_a_run(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The call that filters audio also resamples it, so no call had measured `resample` alone, and
+    each plan said that the time is unknown until a run measures it. The wait for the first worker
+    counted as time that each recording takes."""
+    folder = next((file.parent / "out/runs").glob("r*"))
+    seconds = sum(corpus.seconds_of(n) for n in range(10))
+    cost = Cost("w", "here", 7, 40.0, 2.0, 2.0, 0, 0)
+    rows = [metrics.row(Place("shard", "probe"), Trace(0.0, 1), cost)]
+    for name, audio in {"filter": seconds, "resample": 0.0, "transcribe": seconds}.items():
+        rows.append(metrics.row(Place(name, shard="shard-000000"), Trace(40.0, 1), cost, audio))
+    metrics.save(pa.Table.from_pylist(rows, schema=METRICS), folder / metrics.NAME)
+    summary = json.loads((folder / run_folder.SUMMARY).read_text())
+    summary["stages"]["shard"]["seconds"] = 42.0
+    (folder / run_folder.SUMMARY).write_text(json.dumps(summary))
+    corpus.add(file.parent / "in", 11)
+    plan = told(capsys, "plan", str(file))
+    assert plan["stages"]["resample"]["seconds"] == 0.0
+    assert plan["stages"]["shard"]["seconds"] == 0.2
+    assert plan["seconds"] > 0
+    alone = told(capsys, "plan", str(file), "--set", "resample.rate=24000")["stages"]["resample"]
+    assert alone["seconds"] is None, "of what is there, no run has resampled"
 
 
 def test_people_are_told_which_setting_costs_what(

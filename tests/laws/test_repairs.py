@@ -120,6 +120,42 @@ def rot(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@pytest.mark.parametrize(
+    ("changed", "count"),
+    [
+        ({"filter": corpus.filters(min=0.7)}, 99),
+        ({"filter": corpus.filters({"use": "dc_offset"})}, 99),
+        ({"transcribe": OTHER_ASR}, 99),
+        ({"resample": {"rate": 8000}}, 99),
+        ({"package": {"seed": 1}}, 1),
+    ],
+    ids=["threshold", "filter", "transcribe", "resample", "package"],
+)
+@pytest.mark.nightly
+def test_a_damaged_listing_is_no_empty_shard(
+    tmp_path: Path, changed: dict[str, Any], count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With any number of them, and other settings: three of eleven recordings left the version,
+    and came back in the next one."""
+    corpus.make(tmp_path / "in", COUNT)
+    corpus.run(corpus.job(tmp_path, shard=SHARDS))
+    shutil.copytree(tmp_path / "out", tmp_path / "sound", symlinks=True)
+    changed = {**changed, "package": {"max_removed_fraction": 1.0, **changed.get("package", {})}}
+    sound = corpus.job(tmp_path, shard=SHARDS, out=tmp_path / "sound", **changed)
+    expected, _ = corpus.run(sound)
+    job = corpus.job(tmp_path, shard=SHARDS, **changed)
+    damaged = corpus.parts(job.out, "manifests/shard")[:count]
+    for path in damaged:
+        rot(path)
+    manifest._parts.clear()
+    caplog.clear()
+    published, _ = corpus.run(job)
+    assert corpus.content(published.path) == corpus.content(expected.path)
+    assert caplog.text.count("; removed; its results are computed again") == len(damaged)
+    assert "gone since the last run" not in caplog.text
+    assert not corpus.run(job)[0].new
+
+
 @pytest.mark.nightly
 def test_a_damaged_listing_that_the_rehash_meets_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -1,6 +1,7 @@
-"""Every kind of file of a version, and every checkpoint: flipped, emptied, deleted, added."""
+"""Every checkpoint flipped, emptied, deleted: `verify --deep` names it, and how to mend it."""
 
 import json
+import random
 import re
 import shutil
 from pathlib import Path
@@ -49,6 +50,29 @@ def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: i
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert answer["ok"] == (code == 0)
     return "\n".join(answer["faults"])
+
+
+@pytest.mark.nightly
+def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = out / "datasets/v0001"
+    assert said(capsys, version, "--deep", code=0) == ""
+    chance = random.Random(12)
+    paths = [p for p in corpus.parts(out) if p.suffix in (".parquet", ".pcm")]
+    paths = [p for p in paths if p.parent.name != "package"]
+    assert {p.relative_to(out).parts[-3:-1][0] for p in paths} >= {"filter", "resample", "audio"}
+    for path in paths:
+        name = path.relative_to(out).as_posix()
+        data = path.read_bytes()
+        corpus.flip(path, chance.randrange(len(data)))
+        assert name in said(capsys, version, "--deep"), f"a flipped byte of {name}"
+        path.write_bytes(b"")
+        assert name in said(capsys, version, "--deep"), f"{name} was emptied"
+        path.unlink()
+        assert name in said(capsys, version, "--deep"), f"{name} was deleted"
+        path.write_bytes(data)
+    assert said(capsys, version, "--deep", code=0) == ""
+    assert said(capsys, version, code=0) == ""
+    assert corpus.parts(out) == sorted(corpus.parts(out)), "it sets nothing aside"
 
 
 @pytest.mark.full

@@ -8,8 +8,6 @@ by telephone at 12 dB. Voices are divided into two halves: limits are chosen on 
 wrong if more than WRONG of its words are.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

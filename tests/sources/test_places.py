@@ -231,7 +231,9 @@ def test_a_line_has_marks_of_its_sounds(raw: str, text: str) -> None:
 
 
 def test_a_name_that_begins_two_lines_is_a_speaker() -> None:
-    text = "Anna: One\nBob: Two\nAnna: Three"
+    script = "Anna: One\nBob: Two\nAnna: Three"
+    assert recurring(script.splitlines()) == {"Anna", "Bob"}, "where all lines begin with names"
+    text = f"{script}\nFour\nFive\nSix\nSeven\nEight"
     assert recurring(text.splitlines()) == {"Anna"}
     assert said("Anna: One", recurring([text])) == Said("One", "Anna")
     assert said("Bob: Two", recurring([text])) == Said("Bob: Two")

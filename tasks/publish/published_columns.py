@@ -12,7 +12,6 @@ The metadata of an annotation's column are `annotation` (its kind), `rate` (of a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -147,9 +146,7 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
     stored = zip(utterances, clips.audio, clips.muted, strict=True)
     given = tables.columns_of(OF_CUTS, [*map(_of_cut, utterances)])
     given |= tables.columns_of(OF_PCM, [_of_pcm(view.shard, *one) for one in stored])
-    given |= tables.columns_of(
-        OF_TEXTS, [(t.text, t.normalised, t.hypothesis, t.words) for t in clips.texts]
-    )
+    given |= tables.columns_of(OF_TEXTS, clips.texts)
     aligned = REFERENCE_VALUES if job.transcribe.reference_words else {}
     added = {**VALUES, **aligned, **_of_annotations(job)}
     schema, arrays = row_schema(job), []
@@ -363,7 +360,7 @@ def _published(job: Job, u: FinalUtterance, hides: bool) -> hidden.Texts:
         by_source = source == "reference"
         words: Any = _reference_words(job, u).get("reference_words") if by_source else clip.words
         text = text_marks.marked(job, u, text or "", words or (), by_source)
-    return clip if text is clip.text else replace(clip, text=text)
+    return clip._replace(text=text)
 
 
 def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:

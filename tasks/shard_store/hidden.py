@@ -6,8 +6,7 @@ Checkpoints keep texts as recognised; every text that is published, shown or sen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -166,8 +165,7 @@ def _spots(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(NamedTuple):
     text: str | None
     normalised: str | None
     hypothesis: str | None

@@ -41,13 +41,14 @@ def digest(*parts: object) -> str:
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
-def digests(*shared: object) -> Callable[..., str]:
-    """`digest` of these parts and more, for many items: what they share is hashed once."""
+def digests(*shared: object) -> Callable[[str], str]:
+    """`digest` of these parts and more, which are given as canonical JSON, for many items: what
+    they share is hashed once."""
     begun = hashlib.sha256(canonical(shared)[:-1].encode("ascii"))
 
-    def of(*parts: object) -> str:
+    def of(parts: str) -> str:
         state = begun.copy()
-        state.update(f",{canonical(parts)[1:]}".encode("ascii"))
+        state.update(f",{parts}]".encode("ascii"))
         return state.hexdigest()[:24]
 
     return of
@@ -145,7 +146,7 @@ def audio_recipes(settings: ResampleSettings) -> Callable[[str], AudioRecipe]:
 
     def of_recording(content: str) -> AudioRecipe:
         of = digests("audio", *how, settings.channels_cancel, content)
-        return lambda start, end: of(int(start), int(end))
+        return lambda start, end: of(f"{int(start)},{int(end)}")
 
     return of_recording
 
@@ -161,7 +162,7 @@ def transcript_recipes(
     """Recipes of transcripts: backend, model weights, the PCM, a forced language, and the PCM of
     all utterances in its window, if it shares one."""
     of = digests("text", of_plugin("asr", backend), weights)
-    return lambda audio, language, members: of([audio, language, members])
+    return lambda audio, language, members: of(canonical([audio, language, members]))
 
 
 def of_alignment(

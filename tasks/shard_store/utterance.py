@@ -104,9 +104,9 @@ class CutUtterance:
         name."""
         stated = dict(self.recording.get("labels") or ())
         for segment in (self.turn, self.segment):
-            stated |= dict(segment.labels) if segment else {}
-        labels = ((name, value) for name, value in stated.items() if name not in SECOND)
-        return sorted(labels) or None
+            if segment:
+                stated.update(segment.labels)
+        return sorted((name, value) for name, value in stated.items() if name not in SECOND) or None
 
     def second(self, name: str) -> str | None:
         """The source's second text of the segment, or of the recording if the utterance is all of

@@ -99,14 +99,13 @@ def schema_of(job: Job) -> pa.Schema:
 def facts_of(
     job: Job,
     utterances: Sequence[FinalUtterance],
-    damage: Sequence[str],
-    converted: Sequence[int],
-    transcribed: Sequence[bool],
+    stored: Iterable[tuple[str, int, bool]],
 ) -> pa.Table:
-    """A row (`schema_of`) for each utterance of a `FactView`; for the others see KNOWN."""
+    """A row (`schema_of`) for each utterance of a `FactView`; `stored`: KNOWN's damage, converted
+    and transcribed of each."""
     schema, names = schema_of(job), (*FIXED.names[:MEASURES_FROM], *KNOWN.names)
-    stored = zip(utterances, damage, converted, transcribed, strict=True)
-    columns = tables.columns_of(names, [_fixed_and_known(job, *one) for one in stored])
+    pairs = zip(utterances, stored, strict=True)
+    columns = tables.columns_of(names, [_fixed_and_known(job, u, *one) for u, one in pairs])
     texts, measures = [u.texts for u in utterances], [u.heard.measures for u in utterances]
     of_texts = next(filter(None, texts), NO_TEXTS)  # all of them have the same names
     arrays = []

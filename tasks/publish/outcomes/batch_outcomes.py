@@ -64,29 +64,20 @@ class ShardFacts(NamedTuple):
 def of_shard(view: FactView) -> ShardFacts:
     """The facts of one shard; columns of what is not computed yet are null."""
     job, shard = view.job, view.shard
-    utterances, damage, converted, transcribed = [], [], [], []
-    for utterance in view.transcribed():
-        utterances.append(utterance)
-        cut = view.cut_of(utterance.cut.recording)
-        damage.append(view.damage(utterance.cut, cut) if cut is not None and cut.faults else "")
-        clips = [utterance.cut.enhanced, *(turn.audio for turn in view.own_turns(utterance.cut))]
-        clips += view.sides(utterance.cut) if view.writes_sides else ()
-        stored = sum(audio in view.audio for audio in clips if audio)
-        converted.append((utterance.heard.pcm is not None) + stored)
-        transcribed.append(_is_transcribed(view, utterance))
-    asked = limits.facts_of(job, utterances, damage, converted, transcribed)
+    utterances = [*view.transcribed()]
+    asked = limits.facts_of(job, utterances, [_stored(view, u) for u in utterances])
     # Only outcomes before all limits, which no limit changes, may share an id.
     fixed = pc.equal(asked["step"], limits.BEFORE_FILTERS).fill_null(False).to_pylist()
-    numbers = {u.cut.id: number for number, u in enumerate(utterances) if not fixed[number]}
-    heard = list[AnyRow]()
-    if corpus.takes_part(job):
-        rows = corpus.rows(job, shard, utterances)
-        heard = [{**row, AT: numbers[str(row["id"])]} for row in rows]
-    number_of = {id(u): number for number, u in enumerate(utterances) if not fixed[number]}
+    numbers = {id(u): number for number, u in enumerate(utterances) if not fixed[number]}
     spans = [
-        (*row, number_of.get(id(u)), u and u.cut.language)
+        (*row, numbers.get(id(u)), u and u.cut.language)
         for *row, u in ledger.of_shard(view, utterances, UNCUT)
     ]
+    heard = list[AnyRow]()
+    if corpus.takes_part(job):
+        number_of = {u.cut.id: numbers[id(u)] for u in utterances if id(u) in numbers}
+        rows = corpus.rows(job, shard, utterances)
+        heard = [{**row, AT: number_of[str(row["id"])]} for row in rows]
     spoken = identities.voices_in(view) if recipe.across_recordings(job) is not None else []
     return ShardFacts(
         published_columns.rows_of(view, utterances),
@@ -95,6 +86,17 @@ def of_shard(view: FactView) -> ShardFacts:
         tables.of_rows(heard, pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])),
         tables.of_rows(spoken, identities.VOICES),
     )
+
+
+def _stored(view: ShardView, utterance: FinalUtterance) -> tuple[str, int, bool]:
+    """What KNOWN tells of an utterance's results: damage, converted, transcribed."""
+    cut, of_recording = utterance.cut, view.cut_of(utterance.cut.recording)
+    damage = view.damage(cut, of_recording) if of_recording and of_recording.faults else ""
+    clips = [cut.enhanced, *(turn.audio for turn in view.own_turns(cut))]
+    clips += view.sides(cut) if view.writes_sides else ()
+    beside = sum(audio in view.audio for audio in clips if audio)
+    count = (utterance.heard.pcm is not None) + beside
+    return damage, count, _is_transcribed(view, utterance)
 
 
 def _is_transcribed(view: ShardView, utterance: FinalUtterance) -> bool:
@@ -316,7 +318,9 @@ class FactView(ShardView):
     def _heard(
         self, waiting: Sequence[HeardUtterance]
     ) -> tuple[list[HeardUtterance], float | None]:
-        passing = [u for u in waiting if _key(u.cut) not in self._rejected]
+        passing = waiting
+        if self._rejected:
+            passing = [u for u in waiting if _key(u.cut) not in self._rejected]
         first, spoken = super()._heard(passing)
         if len(passing) < len(waiting):
             others = [u for u in waiting if _key(u.cut) in self._rejected]

@@ -113,7 +113,7 @@ def _of_recording(
         if (refusal := cut.refusal) is not None:
             outcome = outcome._replace(value=refusal.value, threshold=refusal.threshold)
         return _whole(recording, cut, outcome)
-    spans: list[Span] = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
+    spans = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
     spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].cut.id))
     gaps: list[Span] = [
         (g["start"], g["end"], Outcome(g["kind"], "filter", g["reason"] or g["kind"]), None)
@@ -136,7 +136,7 @@ def _of_recording(
         reason = "channels_mixed" if recording.get("parts") is None else CHANNELS_APART
         gaps.append((0, 0, Outcome("unsegmented", "shard", reason, detail=division), None))
     gaps.sort(key=lambda g: (_RANKS.index(g[2].outcome), g[0], g[1]))
-    every = [*spans, *gaps]
+    every: list[Span] = [*spans, *gaps]
     owned = exclusive([(start, end) for start, end, _, _ in every])
     check(recording["recording"], cut.decoded, owned)
     return _rows(recording, cut.rate, every, owned)

@@ -343,23 +343,6 @@ def order_by(table: pa.Table, names: Iterable[str]) -> Int64s:
     return order
 
 
-def in_order(parts: list[pa.Table], by: Iterable[str], at_once: int) -> Iterator[pa.Table]:
-    """The rows of these tables, sorted by columns, at most so many at a time; empties the list, to
-    save memory."""
-    whole = pa.concat_tables(parts)
-    columns, schema, long = whole.columns, whole.schema, whole.nbytes > LIMIT
-    parts.clear()
-    del whole
-    for number, column in enumerate(columns):  # one at a time, so that only one is held twice
-        columns[number] = (column.cast(wide(column.type)) if long else column).combine_chunks()
-    order = order_by(pa.table(columns, names=schema.names), by)
-    for low in range(0, len(order), at_once):
-        rows = order[low : low + at_once]
-        pairs = zip(columns, schema.types, strict=True)
-        pieces = [pa.chunked_array(_pieces(column, rows, kind), kind) for column, kind in pairs]
-        yield pa.table(pieces, schema=schema)
-
-
 def numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> Int32s:
     """The number of each row's name; names that `numbers` lacks get the next ones in it."""
     names = coded(column)

@@ -19,7 +19,7 @@ import soundfile as sf
 
 from tests.helpers import corpus, tiers
 from uttermill.tasks import pipeline
-from uttermill.tasks.base import errors, memory_limits
+from uttermill.tasks.base import environment, errors, memory_limits
 from uttermill.tasks.base.errors import KILLED, KilledFromOutside, RunError
 from uttermill.tasks.base.schema import AnyRow
 from uttermill.tasks.runs.executor import Here
@@ -131,7 +131,7 @@ def test_a_process_that_does_not_begin_blames_no_item(
     prepare(job, "filter")
     monkeypatch.setattr(isolate, "START", 0.1 if why == "a slow machine" else 60.0)
     if why == "a broken library":
-        monkeypatch.setattr(isolate.environment, "python", lambda *_: ["false"])
+        monkeypatch.setattr(environment, "python", lambda *_: ["false"])
     with pytest.raises(RunError, match=rf"^filter: a process .*{words}.*no recording is to blame"):
         stage.run("filter", job, SHARD, isolate=True)
     assert failures(job, "filter") == []

@@ -265,6 +265,7 @@ def _timed(says: str, cues: Cues, kind: str, words_timed: bool = True) -> Read:
     parts += [f"{counted(n, 'cue')} {what}" for what, n in sorted(cues.wrong.items()) if n]
     if not segments and any(cues.wrong[fault] for fault in NOT_TIMED):
         faults = "; ".join(parts[1:])
-        raise ItemError(BAD_TEXT, f"no cue of it can be used: {faults}; write their times anew")
+        why = f"no cue of it can be used: {faults}; write begin and end of each as in .srt"
+        raise ItemError(BAD_TEXT, f"{why} (00:00:01,500 --> 00:00:03,000)")
     film_time = True if kind in OF_FILMS and segments else None
     return Read(f"{says}: {'; '.join(parts)}", segments=segments or None, film_time=film_time)

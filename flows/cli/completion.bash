@@ -1,10 +1,14 @@
 # Reads splits and reasons from the version on the command line, or from the newest version of the OUT
-# there.
+# there. `compgen -W` would run a `$(command)` among its words, and Enter one that is completed: a
+# stranger's version is only asked for names as we write them.
 _uttermill_in_version() {
   local word file
   for word in "${COMP_WORDS[@]:2}"; do
     for file in "$word/dataset.json" "$word/datasets/latest/dataset.json"; do
-      [ -f "$file" ] && { grep -oE -- "$1" "$file" | cut -d '"' -f "$2" | sort -u; return; }
+      [ -f "$file" ] && {
+        grep -oE -- "$1" "$file" | cut -d '"' -f "$2" | grep -xE '[[:alnum:]_.-]+' | sort -u
+        return
+      }
     done
   done
 }

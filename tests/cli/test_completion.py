@@ -95,13 +95,15 @@ def test_words_complete(
 
 
 def test_splits_and_reasons_are_those_of_the_version(script: Path, tmp_path: Path) -> None:
+    """A name such as `$(touch ran)` in a stranger's version ran when Tab was pressed."""
+    hostile = ["$(touch ran)", "`touch ran`", "x;touch ran", "${x:=$(touch ran)}", "a b"]
     version = tmp_path / "corpus/datasets/v0001"
     version.mkdir(parents=True)
     facts = {
         "settings": {},
         "files": {},
-        "packaged": [{"split": "train"}, {"split": "held_out"}],
-        "reasons": {"filter.too_long": {"items": 1}},
+        "packaged": [{"split": name} for name in ("train", "held_out", *hostile)],
+        "reasons": {f"filter.{name}": {"items": 1} for name in ("too_long", *hostile)},
     }
     (version / "dataset.json").write_text(json.dumps(facts, indent=1))
     (version.parent / "latest").symlink_to("v0001")
@@ -109,6 +111,7 @@ def test_splits_and_reasons_are_those_of_the_version(script: Path, tmp_path: Pat
         assert completed(script, tmp_path, "list", place, "--split", "") == ["held_out", "train"]
     reasons = completed(script, tmp_path, "ledger", "corpus", "--reason", "")
     assert reasons == ["filter.too_long"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_value_follows_a_setting_without_a_space(script: Path, tmp_path: Path) -> None:

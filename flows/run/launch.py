@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...tasks.base import logs
@@ -107,16 +107,16 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
         check_api(configured)  # a clear refusal before anything starts
         if opened is not None:
             opened.start_workers()
-        with quiet():
-            yield None
+        yield None
         return
-    with quiet(), LocalServer() as server:  # what Prefect's threads say while it stops, too
+    with ExitStack() as silent, LocalServer() as server:
         if opened is not None:
             opened.start_workers()
         with waiting("Prefect's server starts"):
             with importing():
                 from .. import prepare  # noqa: F401 - meanwhile
             url = server.wait_ready()
+        silent.enter_context(quiet())  # until it has stopped; only now has Prefect its handlers
         with using(url, server.auth):
             yield server
 
@@ -129,11 +129,12 @@ def _run_flow(
     from prefect.exceptions import PrefectException, TerminationSignal
 
     from ..server import history
+    from ..server.server import quiet
 
     server_gone.clear()  # a program may run several times
     unsent.clear()
     # A server of this run starts again.
-    with history.Outcome(RESTART_SECONDS if server is not None else 0.0) as outcome:
+    with quiet(), history.Outcome(RESTART_SECONDS if server is not None else 0.0) as outcome:
         try:
             state: Any = outcome.noting(flow)(**values(*settings), return_state=True)
             restarted = server is not None and server.restarts > 0

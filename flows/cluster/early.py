@@ -158,7 +158,7 @@ def count(path: str | None, out: str | None, sets: Sequence[str]) -> int:
             return 0
         if workers := given.get("workers"):
             return int(workers)
-        from dask.system import CPU_COUNT  # respects cgroups; 0.2 s, in which workers can begin
+        from dask.system import CPU_COUNT  # respects cgroups; its import takes 0.2 s
 
         return int(min(CPU_COUNT, MOST_WORKERS))
     except Exception:  # any fault of the settings: the run itself says what is wrong

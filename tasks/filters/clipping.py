@@ -38,15 +38,14 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return dict.fromkeys(COLUMNS)
     peaks = np.array([_peaks(block) for block in clip.mixed_blocks()], np.float64)
     levels = np.max(peaks, axis=0, initial=MIN_LEVEL, where=peaks > MIN_LEVEL)
-    places: list[list[Int64s]] = [[] for _ in levels]
+    places = [[np.empty(0, np.int64)] for _ in levels]
     start = 0
     for block, reached in zip(clip.mixed_blocks(), peaks == levels, strict=True):
         for side in np.flatnonzero(reached).tolist():
             level = np.float32(levels[side] if side % 2 == 0 else -levels[side])
             places[side].append(start + np.flatnonzero(block[:, side // 2] == level))
         start += len(block)
-    runs = [_runs(np.concatenate(side)) for side in places if sum(map(len, side)) >= MIN_RUN]
-    lengths = np.concatenate([np.empty(0, np.int64), *runs])
+    lengths = np.concatenate([_runs(np.concatenate(side)) for side in places])
     flat = lengths[lengths >= MIN_RUN]
     return {
         "clipping_fraction": int(flat.sum()) / (clip.num_samples * len(clip.in_mix)),

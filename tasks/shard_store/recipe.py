@@ -133,14 +133,9 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
     return of
 
 
-def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
-    """Recipe of an utterance's PCM: the span of the content, and its conversion."""
-    return audio_recipes(settings)(content)(start, end)
-
-
 def audio_recipes(settings: ResampleSettings) -> Callable[[str], AudioRecipe]:
-    """`of_audio` with these settings, for many recordings, then for many spans of one: looking up
-    plug-ins takes longer than hashing a recipe."""
+    """Recipes of the PCM of utterances: of the content of a recording, then of its spans. What
+    these share is looked up and hashed once."""
     levels = [of_plugin("levels", plugin) for plugin in settings.levels]
     how = of_plugin("resamplers", settings.resampler), settings.rate, settings.mono, levels
 

@@ -72,7 +72,10 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
     ]
     if stage == "filter":
         return recipe.digest(stage, inputs, filters)
-    inputs += [recipe.of_audio(job.resample, "", 0, 0), recipe.of_plugin("enhance", job.enhance)]
+    inputs += [
+        recipe.audio_recipes(job.resample)("")(0, 0),
+        recipe.of_plugin("enhance", job.enhance),
+    ]
     inputs += [filters.get("dnsmos")] if recipe.enhancing(job) else []
     if stage == "transcribe":
         chosen, llm = job.transcribe, job.transcribe.llm_text

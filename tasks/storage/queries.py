@@ -87,16 +87,10 @@ def connect(
     return database
 
 
-def divided(memory: str, divisor: int) -> str:
-    """A part of an amount of memory, such as "1GB"."""
-    number, unit = _parts(memory)
-    return f"{number / divisor:.15g}{unit}"
-
-
-def _parts(memory: str) -> tuple[float, str]:
-    """The number and the unit of an amount of memory."""
+def size_of(memory: str) -> float:
+    """The bytes of an amount of memory, such as "1GB"."""
     number = memory.rstrip("GiMB ")
-    return float(number), memory.removeprefix(number).strip()
+    return float(number) * UNITS[memory.removeprefix(number).strip()]
 
 
 Limits = tuple[str, Path]  # memory, and where the folder for temporary files is made
@@ -129,7 +123,7 @@ def tables(
 
     parent = Path(tempfile.gettempdir()) if scratch is None else scratch
     parent.mkdir(parents=True, exist_ok=True)
-    limits, files = (divided(memory, divisor), parent), [*readable]
+    limits, files = (f"{size_of(memory) / divisor:.0f}B", parent), [*readable]
     one = database, folder = _opened(limits, files)
     reusable, peak = False, _peak()
     try:
@@ -238,8 +232,7 @@ def ordered(
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """Rows (tables of this schema), sorted by columns; beyond `memory`, in `scratch`. What fits
     there is sorted without DuckDB, at half its cost."""
-    number, unit = _parts(memory)
-    limit, size, count = min(HELD * number * UNITS[unit], LIMIT), 0, 0
+    limit, size, count = min(HELD * size_of(memory), LIMIT), 0, 0
     first, rest = [schema.empty_table()], (table.cast(schema) for table in rows)
     for part in rest:
         first.append(part)

@@ -146,7 +146,7 @@ def _audio(job: Job, cuts: list[Row], contents: dict[str, str]) -> list[Row]:
         if row["kind"] != "utterance":
             continue
         start, end = row["start"], row["end"]
-        made = recipe.of_audio(job.resample, contents[row["recording"]], start, end)
+        made = recipe.audio_recipes(job.resample)(contents[row["recording"]])(start, end)
         known = {"audio": made, "recording": row["recording"], "start": start, "end": end}
         known |= {
             "rate": RATE,

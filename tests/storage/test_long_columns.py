@@ -261,6 +261,12 @@ def test_threads_never_share_a_database(tmp_path: Path) -> None:
         assert [*pool.map(numbered, range(200))] == [[(number,)] for number in range(200)]
 
 
-def test_half_of_an_amount_of_memory() -> None:
-    halves = [queries.divided(memory, 2) for memory in ("1GB", "1.5 GiB", "500MB", "2469136MB")]
-    assert halves == ["0.5GB", "0.75GiB", "250MB", "1234568MB"]
+def test_amounts_of_memory() -> None:
+    sizes = [queries.size_of(memory) for memory in ("1GB", "1.5 GiB", "500MB", "0.5 MiB")]
+    assert sizes == [10**9, 3 * 2**29, 5 * 10**8, 2**19]
+
+
+def test_a_database_gets_its_part_of_the_memory(tmp_path: Path) -> None:
+    with queries.tables("1.5GiB", tmp_path, divisor=2) as database:
+        [(limit,)] = database.sql("SELECT current_setting('memory_limit')").fetchall()
+    assert limit == "768.0 MiB"

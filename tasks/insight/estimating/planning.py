@@ -395,8 +395,8 @@ class _Scan:
         if self.causes.recoded:  # recipes of the former code cannot be computed any more
             return bool(view.audio)
         content = samples_of(utterance.cut.recording, self.before.filter)
-        old = content, utterance.cut.start, utterance.cut.end
-        return recipe.of_audio(self.before.resample, *old) in view.audio
+        audio_of = recipe.audio_recipes(self.before.resample)(content)
+        return audio_of(utterance.cut.start, utterance.cut.end) in view.audio
 
     def add_expected(self) -> None:
         """Add the predicted work on recordings that are not cut yet."""

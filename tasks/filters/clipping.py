@@ -62,5 +62,5 @@ def _peaks(block: Float32s) -> Float32s:
 def _runs(places: Int64s) -> Int64s:
     """How many places follow each other in each run of them."""
     breaks = np.flatnonzero(places[1:] - places[:-1] != 1) + 1
-    edges = np.concatenate([[0], breaks, [len(places)]])
+    edges: Int64s = np.concatenate([[0], breaks, [len(places)]])
     return edges[1:] - edges[:-1]

@@ -17,7 +17,7 @@ from ...settings import StageSettings
 from ...settings.base import WORDS
 from ...storage import bounds
 from .. import _columns
-from .._lists import json_value
+from .._lists import clock, json_value
 from .._text_encoding import BAD_TEXT, decode
 from . import bilingual, captions, rolling, services, tiers
 from .cues import NOT_TIMED, Cues, NoTranscript, recurring, said
@@ -239,7 +239,7 @@ def _plain(says: str, text: str) -> Read:
     if all(map(_LABEL.fullmatch, lines)):
         raise NoTranscript(f"its labels are phones, or words with times; of words, {_AS_LABELS}")
     matches = [match for line in lines if (match := _CLOCK.fullmatch(line))]
-    times = [captions.clock(match[1] or match[2]) for match in matches]
+    times = [clock(match[1] or match[2]) for match in matches]
     in_order = times == sorted({*times}) and times[0] < 60 if times else False
     if in_order and 3 * len(times) >= len(lines) > 1:  # of the recording, from its begin
         raise ItemError(BAD_TEXT, "its lines begin or end with times; write it as .srt or .vtt")

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from ... import scoring
 from ...recording import TimedWord
-from .captions import clock
+from .._lists import clock
 from .cues import OVERLAP, Cue, recurring, said, untagged
 
 LEAST = 3  # cues that show what machines do

@@ -24,10 +24,14 @@ Entry: TypeAlias = Mapping[str, object]
 
 #: Names of what a segment or a word has; a dot leads into a value, or a list, and after times stand
 #: their units in a second.
-_TEXT = ("punctuated_word", "word", "text", "transcript", "display", "value", "body", "lines")
-_TEXT += ("alternatives.0.content", "alternatives.0.transcript", "nBest.0.display")
-_SPEAKER = ("speaker", "speaker_label", "speaker_id", "speakerLabel", "speakerTag")
-_SPEAKER += ("alternatives.0.speaker",)
+_TEXT = (
+    *("punctuated_word", "word", "text", "transcript", "display", "value", "body", "lines"),
+    *("alternatives.0.content", "alternatives.0.transcript", "nBest.0.display"),
+)
+_SPEAKER = (
+    *("speaker", "speaker_label", "speaker_id", "speakerLabel", "speakerTag"),
+    "alternatives.0.speaker",
+)
 _CHANNEL = ("channel", "channelTag", "channel_label")
 _IN_SECONDS = ("start", "start_time", "startTime", "startOffset", "begin", "ts", "timestamp.0")
 _START = {
@@ -187,8 +191,8 @@ def _cues(form: _Form, transcript: Entry) -> Iterable[Cue]:
         yield from _stream(form, transcript, entries)
         return
     if form.path == "results.audio_segments":  # which name their items
-        items = {item.get("id"): item for item in _objects(_at(transcript, "results.items"))}
-        entries = [{**e, "items": [items[n] for n in _ids(e) if n in items]} for e in entries]
+        by_id = {item.get("id"): item for item in _objects(_at(transcript, "results.items"))}
+        entries = [{**e, "items": [by_id[n] for n in _ids(e) if n in by_id]} for e in entries]
     lists = [_objects(_at(entry, form.words)) for entry in entries]
     if form.path == "results.channels":
         for number, (entry, items) in enumerate(zip(entries, lists, strict=True)):

@@ -335,7 +335,7 @@ def test_recorded_digits_are_said_once() -> None:
     backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1))
     clips = [SpeechClip(corpus_speech.read(CORPUS / row["path"]), "en") for row in digits]
     said = [scoring.said(one.text or "", "en").split() for one in backend.transcribe(clips)]
-    assert all(len(words) <= 1 for words in said), said
+    assert all(sum(map(str.isalnum, words)) <= 1 for words in said), said
 
 
 # Tokens as words: where they begin, how they are written, and what is not a log-probability.

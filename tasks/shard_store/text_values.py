@@ -66,7 +66,7 @@ SOURCE = "text_source"  # the key of the chosen text's origin
 SHARED_COLUMNS = (
     *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),
     *("no_speech_probability", "compression_ratio", "speech_after_text"),
-    *("speech_without_words", "text_probability"),
+    "speech_without_words",
     *("words_per_speech_second", "language_vote", "language_contradiction", "recording_speech"),
 )
 
@@ -102,9 +102,8 @@ class TextValues:
         answers: Answers = MappingProxyType({}),
         aligned: TranscriptRow | None = None,
     ) -> AnyRow:
-        """Values by column. `row`: the transcript; `spoken`: speech with words in the whole
-        recording, s, used unless the source gives the segments; `aligned`: the source's text with
-        the times of its words."""
+        """Values by column. `row`: the transcript; `spoken`: speech with words in the recording, s,
+        used unless the source gives the segments; `aligned`: the source's text, with word times."""
         cut, (text, source) = utterance.cut, final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
         cer = _rate(row["char_errors"], row["chars"])
@@ -123,6 +122,7 @@ class TextValues:
             row["avg_logprob"],
             row["no_speech_probability"],
             row["compression_ratio"],
+            row.get("text_probability"),
             wer,
             cer,
             tuple(hypotheses.texts(utterance)) if utterance.others else (),

@@ -16,48 +16,63 @@ keep, and 3 of 91 right ones. Texts of fewer words than LEAST, and scores of rec
 Whisper (without its compression ratio), have no estimate. Where the source has a text, `error_rate`
 judges it.
 
-Clips with less than 0.7 s of speech are judged by `text_probability` instead, the mean probability
-of their words in two hearings of Whisper (`tasks/asr/_whisper/short_clips.py`): a word that was
-misheard may have good scores, but when it is heard slower it is often another one.
+Clips with less than 0.7 s of speech have a measure of their own, in nats, since a word that was
+misheard may have good scores, but when it is heard slower it is often another one:
+
+    word_evidence = ln(text_probability + FLOOR) + avg_logprob + 2 ln(1 - no_speech_probability)
+
+`text_probability` is the mean probability of their words in two hearings of Whisper
+(`tasks/asr/_whisper/short_clips.py`).
 """
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, log
 
 from . import Limit, Rule, ScoredTranscript, StageSettings, Threshold, Within
 
 COLUMNS = {
-    "expected_wer": ("1", "share of words that are probably wrong, by the recogniser's scores")
+    "expected_wer": ("1", "share of words that are probably wrong, by the recogniser's scores"),
+    "word_evidence": ("nats", "log-probability of the words of a short clip, by two hearings"),
 }
 LEAST = 3  # words
 A, B, C = -3.345, -5.695, 8.0
+FLOOR = 0.005  # of a short clip's text: the likeliest spellings are not all
+LEAST_SPEECH = 1e-6  # so that its logarithm is finite
 
 
 class Settings(StageSettings):
     max: float | None = Threshold(
         0.25, "Largest share of words that are probably wrong; null: any.", ge=0, le=1
     )
-    min_text_probability: float | None = Threshold(
-        0.03,
-        "Least probability of the words of a clip with less than 0.7 s of speech; null: any.",
-        ge=0,
-        le=1,
+    min_word_evidence: float | None = Threshold(
+        -6.0, "Least log-probability of the words of a clip with less than 0.7 s of speech, nats."
     )
 
 
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
+    return {"expected_wer": _expected(heard), "word_evidence": _evidence(heard)}
+
+
+def _expected(heard: ScoredTranscript) -> float | None:
     count = len(heard.heard_words)
     by_whisper = (heard.compression_ratio or -1) >= 0
     if heard.avg_logprob is None or not by_whisper or count < LEAST:
-        return {"expected_wer": None}
+        return None
     score = min(heard.avg_logprob, 0.0)
-    return {"expected_wer": 1 / (1 + exp(-(A + B * score + C * score / (count + 1))))}
+    return 1 / (1 + exp(-(A + B * score + C * score / (count + 1))))
+
+
+def _evidence(heard: ScoredTranscript) -> float | None:
+    if heard.text_probability is None or heard.avg_logprob is None:
+        return None
+    speech = max(1 - (heard.no_speech_probability or 0.0), LEAST_SPEECH)
+    return log(heard.text_probability + FLOOR) + heard.avg_logprob + 2 * log(speech)
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
     s, why, unless = settings, "text_doubtful", (Within("wer"),)
     return (
         Limit("expected_wer", max=s.max, high=why, unless=unless),
-        Limit("text_probability", min=s.min_text_probability, low=why, unless=unless),
+        Limit("word_evidence", min=s.min_word_evidence, low=why, unless=unless),
     )

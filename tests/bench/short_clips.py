@@ -127,10 +127,10 @@ def first_half(said: Sequence[Said]) -> set[str]:
 
 
 def dropped(said: Said, heard: Transcript) -> tuple[bool, bool]:
-    """Whether the default rules on text drop a clip without and with `text_probability`."""
+    """Whether the default rules on text drop a clip without and with `word_evidence`."""
     values = verdict_listening.text_values(said, heard)
     rules = rules_of("text", TranscribeSettings().verdicts)
-    verdicts = (judge({**values, **other}, rules) for other in ({"text_probability": None}, {}))
+    verdicts = (judge({**values, **other}, rules) for other in ({"word_evidence": None}, {}))
     before, after = (verdict is not None for verdict in verdicts)
     return before, after
 
@@ -148,7 +148,7 @@ def main() -> None:
     heard = [*verdict_listening.backend(verdict_listening.BEAM).transcribe(asked)]
     spent = time.process_time() - began
     rows: list[dict[str, Any]] = []
-    print("text_probability: without, with\n| half, condition | clips | wrong texts | that pass "
+    print("word_evidence: without, with\n| half, condition | clips | wrong texts | that pass "
           "| right texts dropped |\n|---|---|---|---|---|")  # fmt: skip
     for half, group in product(("first", "second"), ("clean", "telephone", "both")):
         some = [

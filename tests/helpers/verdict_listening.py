@@ -168,7 +168,7 @@ def _shown(values: Values, seconds: float) -> ScoredTranscript:
         text, "asr", seconds, text, language=values["language"],
         language_probability=values["language_probability"], avg_logprob=values["avg_logprob"],
         no_speech_probability=values["no_speech_probability"],
-        compression_ratio=values["compression_ratio"],
+        compression_ratio=values["compression_ratio"], text_probability=values["text_probability"],
     )  # fmt: skip
 
 

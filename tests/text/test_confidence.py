@@ -170,17 +170,26 @@ def test_the_default_limit(logprob: float, dropped: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("probability", "least", "dropped"),
-    [(None, 0.03, False), (0.02, 0.03, True), (0.05, 0.03, False), (0.02, None, False)],
+    ("probability", "logprob", "no_speech", "dropped"),
+    [
+        (None, -1.5, 0.5, False),
+        (0.25, -1.5, 0.5, False),
+        (0.005, -1.5, 0.5, True),
+        (0.005, -0.7, 0.05, False),  # sure of its text, and of speech
+        (0.0, -1.0, 1.0, True),
+    ],
 )
-def test_words_of_short_clips_have_a_limit_of_their_own(
-    probability: float | None, least: float | None, dropped: bool
+def test_words_of_short_clips_have_a_measure_of_their_own(
+    probability: float | None, logprob: float, no_speech: float, dropped: bool
 ) -> None:
-    rules = expected_wer.verdict(expected_wer.Settings(min_text_probability=least))
-    values = {"expected_wer": None, "text_probability": probability, "wer": None}
-    found = judge(values, rules)
-    assert (found and found.reason) == ("text_doubtful" if dropped else None)
-    assert judge({**values, "wer": 0.0}, rules) is None
+    heard = ScoredTranscript(
+        "Bye.", "asr", 0.5, "Bye.", avg_logprob=logprob, no_speech_probability=no_speech,
+        compression_ratio=1.0, text_probability=probability,
+    )  # fmt: skip
+    assert reason(heard, Plugin(use="expected_wer")) == ("text_doubtful" if dropped else None)
+    evidence = expected_wer.measure(heard, expected_wer.Settings())["word_evidence"]
+    if probability == 0.25:
+        assert evidence == pytest.approx(log(0.255) - 1.5 + 2 * log(0.5))
 
 
 def test_a_text_of_the_source_is_not_judged() -> None:

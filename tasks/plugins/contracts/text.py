@@ -36,6 +36,7 @@ class ScoredTranscript:
     avg_logprob: float | None = None
     no_speech_probability: float | None = None
     compression_ratio: float | None = None
+    text_probability: float | None = None
     wer: float | None = None
     cer: float | None = None
     hypotheses: tuple[tuple[str, str], ...] = ()  # (text, normalised text) of each recogniser

@@ -25,6 +25,10 @@ from ..base.errors import ConfigError
 from . import atomic
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+SIZES = (
+    "`ulimit -f` limits the size of files, or the disk does (FAT: 4 GiB); raise the limit, or put "
+    "OUT and TMPDIR on another disk"
+)
 #: pyarrow names the file in these words alone.
 _BY_ARROW = re.compile(r"Failed to open local file '(.+)'\. Detail: ")
 
@@ -60,12 +64,15 @@ def sentence(error: OSError) -> str:
 
 def told(error: OSError, path: str | Path) -> str:
     """The error's words; for a full disk also where (the file that it names, else `path`) and what
-    to do; for a refused access also who owns the file, or the nearest existing folder above it."""
+    to do; for a file that may not grow what limits it; for a refused access who owns the file, or
+    the nearest existing folder above it."""
     if error.errno in FULL:
         place = os.fsdecode(error.filename or path)
         words = os.strerror(error.errno)  # a library puts its own words into strerror
         return f"no space left on {place} ({words}): free some, then run it again to continue"
     words = error.strerror or str(error)
+    if error.errno == errno.EFBIG:
+        return f"{words}: {SIZES}"
     if not isinstance(error, PermissionError):
         return words
     if arrow := _BY_ARROW.match(words):

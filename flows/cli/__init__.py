@@ -46,6 +46,11 @@ def _main(argv: Words | None) -> int:
 def _shut_out_current_folder() -> None:
     """Import modules from the installation and from absolute folders of PYTHONPATH alone, in this
     process and in each Python that it starts."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        gone = f"the current folder cannot be found ({error.strerror})"
+        sys.exit(f"uttermill: {gone}: change to another one, and run again")
     if not sys.flags.safe_path:
         del sys.path[0]  # the current folder for `-m` and `-c`, and the script's own
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)

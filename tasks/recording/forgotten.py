@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..base.arrays import Bools
+from ..base.errors import RunError
 from ..base.json_types import parsed
 from ..storage import append_log
 
@@ -80,12 +81,21 @@ class Forgotten:
 
 
 def read(out: Path) -> Forgotten:
+    """RunError for a line that a crash cut short, or that is not ours: to skip it could bring back
+    what somebody asked to remove."""
     data = append_log.read(out / FILE, out / FOLDER)
     hashes: dict[str, set[str]] = {"recordings": set(), "contents": set(), "speakers": set()}
-    for line in filter(bytes.strip, data.split(b"\n")):
-        entry = parsed(line)
-        for kind, some in hashes.items():
-            some.update(entry.get(kind, ()))
+    for number, line in enumerate(data.split(b"\n"), 1):
+        try:
+            entry = parsed(line) if line.strip() else {}
+            for kind, some in hashes.items():
+                some.update(entry.get(kind, ()))
+        except (ValueError, TypeError, AttributeError):
+            raise RunError(
+                f"line {number} of {out / FILE} is damaged, so what it removed is not known: "
+                "restore the file; or remove that line, and `uttermill forget` what it was about "
+                "once more"
+            ) from None
     return Forgotten(*map(frozenset, hashes.values()))
 
 

@@ -99,6 +99,22 @@ def test_the_explorers_sandbox(
     assert stranger.marks() == ""
 
 
+def test_a_current_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    """It ended every command with a traceback, whatever places it named."""
+    (tmp_path / "uttermill").write_text(SCRIPT)
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh",
+         sys.executable, str(tmp_path / "uttermill"), "schema"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        "uttermill: the current folder cannot be found (No such file or directory): change to "
+        "another one, and run again\n"
+    )
+
+
 @pytest.mark.cluster
 def test_workers_and_isolated_processes(stranger: Stranger, out: Path, tmp_path: Path) -> None:
     """The doctor starts both."""

@@ -215,6 +215,19 @@ def test_decisions_are_imported_whole_or_not_at_all(
     assert not (out / "reviews.jsonl").exists()
 
 
+@pytest.mark.parametrize("line", ['{"recordings": ["0a1', "[[[", "[]", '{"recordings": 3}'])
+def test_a_damaged_line_of_what_was_removed_is_named(
+    out: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended every command that lists sources with an internal error, `forget` too."""
+    (out / "forgotten.jsonl").write_text(f'{{"recordings": ["0a1b"]}}\n{line}')
+    words = ["plan", str(out.parent / "settings.yaml"), "--set", f"out={out}"]
+    for command in (words, ["forget", str(out), "--recording", "c/r01.wav"]):
+        sentence = told(capsys, *command, code=1)
+        assert f"line 2 of {out / 'forgotten.jsonl'} is damaged" in sentence
+        assert "`uttermill forget` what it was about once more" in sentence
+
+
 # Beside a run and a prune
 
 

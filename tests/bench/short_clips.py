@@ -68,7 +68,7 @@ def digits() -> Iterator[Said]:
 
 
 def made() -> Iterator[Said]:
-    lines, languages = [], []
+    lines, languages = list[timed_speech.Line](), list[str]()
     for language, texts in TEXTS.items():
         for number, text in enumerate(texts.split("/")):
             for turn in range(MADE_TWICE):
@@ -130,9 +130,8 @@ def dropped(said: Said, heard: Transcript) -> tuple[bool, bool]:
     """Whether the default rules on text drop a clip without and with `word_evidence`."""
     values = verdict_listening.text_values(said, heard)
     rules = rules_of("text", TranscribeSettings().verdicts)
-    verdicts = (judge({**values, **other}, rules) for other in ({"word_evidence": None}, {}))
-    before, after = (verdict is not None for verdict in verdicts)
-    return before, after
+    after = judge(values, rules) is not None
+    return judge({**values, "word_evidence": None}, rules) is not None, after
 
 
 def main() -> None:

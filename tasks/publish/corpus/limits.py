@@ -110,6 +110,7 @@ def facts_of(
     of_texts = next(filter(None, texts), NO_TEXTS)  # all of them have the same names
     arrays = []
     for number, field in enumerate(schema):
+        column: Sequence[object]
         if MEASURES_FROM <= number < len(schema) - len(KNOWN):
             column = tables.column(texts if field.name in of_texts else measures, field.name)
         else:

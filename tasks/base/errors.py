@@ -141,7 +141,7 @@ CODES = {
     "bad_text": "its text file cannot be understood, or its encoding is not certain",
     "bad_rttm": "its RTTM file, which says who speaks when, cannot be understood",
     "segment_outside_audio": "the segment lies or ends beyond the end of the recording",
-    "duplicate_segment": "the list gives this span before, with the same key and another text",
+    "duplicate_segment": "the source gives this span before, with another text",
     "crashed": "a native library crashed on it, in a process of its own",
     "out_of_memory": "it needs more memory than a worker may have",
     "timeout": "it did not finish within its deadline",

@@ -168,7 +168,10 @@ def test_equal_files_are_two_recordings_where_they_are_kept(own: Path) -> None:
 @pytest.mark.full
 def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> None:
     span = {"audio_filepath": str(own / "in" / "r09.wav"), "offset": 0.5, "duration": 1.0}
-    lines = [{**span, "text": "one"}, {**span, "text": "two"}, {**span, "offset": 0.6, "text": "x"}]
+    lines = [
+        {**span, "text": "one", "speaker": "a"}, {**span, "text": "two", "speaker": "b"},
+        {**span, "offset": 0.6, "text": "x"},
+    ]  # fmt: skip
     path = own / "list.jsonl"
     corpus.jsonl(path, lines)
     job = corpus.job(
@@ -689,7 +692,7 @@ def poisoned(how: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("where", "how", "code"),
     [
-        tiers.full("filter", "item_error", "decode_error"),
+        tiers.full("filter", "item_error", "immeasurable"),
         tiers.full("filter", "memory_error", "out_of_memory"),
         ("resample", "memory_error", "out_of_memory"),
         ("transcribe", "item_error", "asr_error"),

@@ -52,7 +52,7 @@ def harm(how: How) -> None:
             left.write_text("".join(lines[1:]))
             os.kill(os.getpid(), signal.SIGKILL)
     elif how == "item_error":
-        raise ItemError("decode_error", "it does not please")
+        raise ItemError("immeasurable", "it does not please")
     elif how == "memory_error":
         raise MemoryError("so much was asked for")
     elif how == "bug":

@@ -17,7 +17,8 @@ class Filter(MeasuringPlugin, VersionedPlugin):
     def measure(self, clip: Clip, settings: PluginSettings) -> Mapping[str, Any]:
         """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind defines it;
         None, which is never rejected, if there is nothing to judge. `clip` has the native rate and
-        all channels, float32 in ±1. ItemError if the utterance cannot be measured at all."""
+        all channels, float32 in ±1. ItemError if the utterance cannot be measured at all, with a
+        code that is none of `errors.IN_THE_FILE`: those count without this filter, too."""
 
     #: Not measured if a cheap filter already rejects the utterance.
     COSTLY: bool = False

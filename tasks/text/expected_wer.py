@@ -19,7 +19,7 @@ judges it.
 Clips with less than 0.7 s of speech have a measure of their own, in nats, since a word that was
 misheard may have good scores, but when it is heard slower it is often another one:
 
-    word_evidence = ln(text_probability + FLOOR) + avg_logprob + 2 ln(1 - no_speech_probability)
+    evidence = ln(text_probability + FLOOR) + avg_logprob + 2 ln(1 - no_speech_probability)
 
 `text_probability` is the mean probability of their words in two hearings of Whisper
 (`tasks/asr/_whisper/short_clips.py`).
@@ -33,7 +33,10 @@ from . import Limit, Rule, ScoredTranscript, StageSettings, Threshold, Within
 
 COLUMNS = {
     "expected_wer": ("1", "share of words that are probably wrong, by the recogniser's scores"),
-    "word_evidence": ("nats", "log-probability of the words of a short clip, by two hearings"),
+    "expected_wer_evidence": (
+        "nats",
+        "log-probability of the words of a short clip, by two hearings",
+    ),
 }
 LEAST = 3  # words
 A, B, C = -3.345, -5.695, 8.0
@@ -45,13 +48,13 @@ class Settings(StageSettings):
     max: float | None = Threshold(
         0.25, "Largest share of words that are probably wrong; null: any.", ge=0, le=1
     )
-    min_word_evidence: float | None = Threshold(
+    min_evidence: float | None = Threshold(
         -6.0, "Least log-probability of the words of a clip with less than 0.7 s of speech, nats."
     )
 
 
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
-    return {"expected_wer": _expected(heard), "word_evidence": _evidence(heard)}
+    return {"expected_wer": _expected(heard), "expected_wer_evidence": _evidence(heard)}
 
 
 def _expected(heard: ScoredTranscript) -> float | None:
@@ -74,5 +77,5 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     s, why, unless = settings, "text_doubtful", (Within("wer"),)
     return (
         Limit("expected_wer", max=s.max, high=why, unless=unless),
-        Limit("word_evidence", min=s.min_word_evidence, low=why, unless=unless),
+        Limit("expected_wer_evidence", min=s.min_evidence, low=why, unless=unless),
     )

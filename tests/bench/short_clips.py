@@ -127,11 +127,11 @@ def first_half(said: Sequence[Said]) -> set[str]:
 
 
 def dropped(said: Said, heard: Transcript) -> tuple[bool, bool]:
-    """Whether the default rules on text drop a clip without and with `word_evidence`."""
+    """Whether the default rules on text drop a clip without and with `expected_wer_evidence`."""
     values = verdict_listening.text_values(said, heard)
     rules = rules_of("text", TranscribeSettings().verdicts)
     after = judge(values, rules) is not None
-    return judge({**values, "word_evidence": None}, rules) is not None, after
+    return judge({**values, "expected_wer_evidence": None}, rules) is not None, after
 
 
 def main() -> None:
@@ -147,7 +147,7 @@ def main() -> None:
     heard = [*verdict_listening.backend(verdict_listening.BEAM).transcribe(asked)]
     spent = time.process_time() - began
     rows: list[dict[str, Any]] = []
-    print("word_evidence: without, with\n| half, condition | clips | wrong texts | that pass "
+    print("Without and with `min_evidence`\n| half, condition | clips | wrong texts | that pass "
           "| right texts dropped |\n|---|---|---|---|---|")  # fmt: skip
     for half, group in product(("first", "second"), ("clean", "telephone", "both")):
         some = [

@@ -344,7 +344,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "text.compression": {"max": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.confidence": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.expected_wer": {
-        "max": Entry(THRESHOLD, 0.5), "min_word_evidence": Entry(THRESHOLD, -3.0),
+        "max": Entry(THRESHOLD, 0.5), "min_evidence": Entry(THRESHOLD, -3.0),
     },
     "text.edge_errors": {"max_first": NUMBER, "max_last": NUMBER},
     "text.empty_text": {"min_chars": Entry(THRESHOLD, 2)},

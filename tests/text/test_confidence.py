@@ -187,7 +187,7 @@ def test_words_of_short_clips_have_a_measure_of_their_own(
         compression_ratio=1.0, text_probability=probability,
     )  # fmt: skip
     assert reason(heard, Plugin(use="expected_wer")) == ("text_doubtful" if dropped else None)
-    evidence = expected_wer.measure(heard, expected_wer.Settings())["word_evidence"]
+    evidence = expected_wer.measure(heard, expected_wer.Settings())["expected_wer_evidence"]
     if probability == 0.25:
         assert evidence == pytest.approx(log(0.255) - 1.5 + 2 * log(0.5))
 

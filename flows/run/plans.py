@@ -7,10 +7,11 @@ Times are those of the last runs that used the same plug-ins, else of the newest
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -184,7 +185,8 @@ class _Rates:
         return wall / measured * audio / (self.workers or 1) if measured else None
 
 
-class _PastRun(NamedTuple):
+@dataclass(frozen=True)
+class _PastRun:
     folder: Path
     settings: PrepareSettings
     stages: JsonObject
@@ -195,21 +197,20 @@ class _PastRun(NamedTuple):
         items = stage.get("items_computed")
         if not items:
             return None
-        table = self.calls()
-        calls = table.filter(pc.equal(table["stage"], name))
+        calls = self.calls.filter(pc.equal(self.calls["stage"], name))
         waited = pc.min(calls["queue_seconds"]).as_py() or 0.0
         return max(0.0, stage["seconds"] - waited) / items, 1
 
     def of_audio(self, name: str) -> tuple[float, int] | None:
         """(a worker's seconds per second of audio, number of workers)."""
-        table = self.calls()
-        rows = metrics.rates(table)
+        rows = metrics.rates(self.calls)
         rows = rows.filter(pc.equal(rows["stage"], name))
         audio = pc.sum(rows["audio_seconds"]).as_py()
-        workers = len(set(pc.unique(table["worker"]).to_pylist()) - {None, ""})
+        workers = len(set(pc.unique(self.calls["worker"]).to_pylist()) - {None, ""})
         cost = pc.sum(pc.multiply(rows["rate"], rows["audio_seconds"])).as_py()
         return (cost / audio, max(1, workers)) if audio else None
 
+    @cached_property  # each stage asks for it
     def calls(self) -> pa.Table:
         try:
             return tables.read(self.folder / metrics.NAME)

@@ -202,7 +202,7 @@ def merge(
         (row, measured)
         for row, measured in zip(every, tables.mappings(table["measures"]), strict=True)
         if row["kind"] != TURNS
-        and (failures_stand or row["error_code"] in (None, "", *IN_THE_FILE))
+        and (failures_stand or not row["error_code"] or row["error_code"] in IN_THE_FILE)
     ]
     fresh = {row["cut"] for row, _ in rows if row["kind"] == "recording"}
     fresh -= {

@@ -92,6 +92,7 @@ MEANINGS: Final = {
     "fast_speech": "faster than the source's other clips, by seconds a character",
     "slow_speech": "slower than the source's other clips, by seconds a character",
     "language_uncertain": "the recogniser is not certain of its language",
+    "wrong_script": "its text is in a script in which its language is not written",
     "language_unlikely": "its language is unlikely in this source, in which another one is spoken",
     "language_unknown": "no language is likely for it in this source",
     # Of packaging.

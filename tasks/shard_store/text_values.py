@@ -12,6 +12,7 @@ from ..base.schema import AnyRow, TranscriptRow, WordRow
 from ..plugins import annotation_kinds
 from ..plugins.annotation_kinds import Annotations, Event, Events, Label
 from ..plugins.contracts.text import Question, ScoredTranscript, words
+from ..scoring import scripts
 from ..scoring.cleaning import wordless
 from ..scoring.normalisers import base
 from ..scoring.said import said
@@ -107,7 +108,7 @@ class TextValues:
         cut, (text, source) = utterance.cut, final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
         cer = _rate(row["char_errors"], row["chars"])
-        probability = _language_probability(utterance, row)
+        probability = _language_probability(utterance, row, text if source == "asr" else "")
         aligned_words = (aligned and aligned.get("word_times")) or ()
         heard = ScoredTranscript(
             text,
@@ -189,8 +190,13 @@ class TextValues:
 DERIVED = ("words_per_speech_second", "language_vote")
 
 
-def _language_probability(utterance: HeardUtterance, row: TranscriptRow) -> float | None:
-    """The higher of the clip's own probability of its language and its recording's."""
+def _language_probability(
+    utterance: HeardUtterance, row: TranscriptRow, text: str = ""
+) -> float | None:
+    """The higher of the clip's own probability of its language and its recording's; 0 if a `text`
+    that was heard is in a script in which its language is not written."""
+    if not scripts.fits(text, row["language"]):
+        return 0.0
     vote, probability = utterance.vote, row["language_probability"]
     elected = vote.language if vote else None
     if probability is None or vote is None or elected is None or row["language"] != elected:

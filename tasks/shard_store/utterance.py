@@ -7,7 +7,7 @@ are tuples: a frozen dataclass takes five times as long to make, and there is on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from .. import scoring
 from ..base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, TranscriptRow
 from ..recording import Segment, names
 from ..recording.locator import SECOND
+from ..scoring import scripts
 from .decision_log import Decision
 from .requests import Asked, ChannelTurn, Request, Window
 
@@ -247,8 +248,19 @@ class Vote:
 
 def is_surer(row: TranscriptRow, in_it: TranscriptRow) -> bool:
     """Whether a clip keeps its own text, beside the one in its recording's language."""
+    written, written_in_it = (scripts.fits(one["text"], one["language"]) for one in (row, in_it))
+    if written != written_in_it:
+        return written
     score, score_in_it = row["avg_logprob"], in_it["avg_logprob"]
     return score is not None and score_in_it is not None and score > score_in_it + SURER
+
+
+def is_doubtful(row: TranscriptRow, spoken: Sequence[str]) -> bool:
+    """Whether a clip may not be in the language that was heard: in none of its source's (`spoken`),
+    without certainty."""
+    language, probability = _heard_language(row)
+    foreign = bool(spoken) and language is not None and language not in spoken
+    return foreign and probability < SURE_PROBABILITY and bool((row["text"] or "").strip())
 
 
 def vote_of(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:

@@ -4,7 +4,8 @@ The clips of a recording vote on its language (`tasks/shard_store/utterance.py`)
 gives music and noise no language with more than 0.6. Short, plain sentences may stay below that, so
 a text that the recogniser is sure of is kept. A language stated by the source is contradicted only
 if the recogniser is nearly certain of another one and unsure of its text in the stated one. Nothing
-is rejected if a reference confirms the text. If a source states no language, its languages are
+is rejected if a reference confirms the text; but a text in a script in which its language is not
+written always is. If a source states no language, its languages are
 inferred from all its clips (`SourceLanguages`), and a clip whose language is unlikely among them is
 dropped when a version is packaged; a sure text speaks for it. Published clips stay.
 """
@@ -24,6 +25,7 @@ from ..base.json_types import JsonObject
 from . import WORDS, Allowed, Exemption, Limit, Rejection, Rows, Rule, Threshold, sure
 
 BY_EAR = True
+IMPOSSIBLE = 1e-9  # the probability of a text that its language's script cannot write is 0
 
 
 class Settings(Exemption):
@@ -72,6 +74,7 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     unless = (*sure(s.unless_logprob), *s.confirmed)
     uncertain, contradicted = "language_uncertain", "language_contradicted"
     limits = (
+        Limit("language_probability", min=IMPOSSIBLE, low="wrong_script"),
         Limit("language_probability", min=s.min_probability, low=uncertain, unless=unless),
         Limit("language_contradiction", max=s.max_contradiction, high=contradicted, unless=unless),
     )

@@ -136,8 +136,18 @@ def test_clips_that_are_overruled_are_heard_again(tmp_path: Path) -> None:
 def test_a_text_in_the_recordings_language_is_better_unless_it_is_less_sure(
     own: float | None, other: float, stays: bool
 ) -> None:
-    texts: list[Any] = [{"avg_logprob": own}, {"avg_logprob": other}]
+    texts: list[Any] = [
+        {"avg_logprob": own, "text": "cywir", "language": "cy"},
+        {"avg_logprob": other, "text": "right", "language": "en"},
+    ]
     assert is_surer(*texts) == stays
+
+
+def test_a_text_in_its_languages_script_is_better() -> None:
+    right: Any = {"avg_logprob": -0.9, "text": "Привет.", "language": "ru"}
+    wrong: Any = {"avg_logprob": -0.1, "text": "Привет.", "language": "en"}
+    assert is_surer(right, wrong)
+    assert not is_surer(wrong, right)
 
 
 def test_a_surer_text_in_its_own_language_stays(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from rapidfuzz.distance import Levenshtein
 from ... import scoring
 from ...base import masking
 from ...base.json_types import JsonObject, Summary
+from ...scoring import scripts
 from ...settings.job import Job
 from . import clips, measure_charts, number_words
 from .choice import CERTAINTY, DIFFERS, PACKAGED, Why
@@ -77,7 +77,7 @@ def kind_of(sample: Sample) -> Kind:
     texts = (scoring.words(scoring.normalise(text, language)) for text in (reference, heard))
     values = sample.measures
     contradicted = values.get("language_contradiction", 0.0) >= LIKELY
-    if contradicted or _script(reference) != _script(heard):
+    if contradicted or scripts.of_text(reference) != scripts.of_text(heard):
         return "language"
     regions = _regions(*texts)
     least = max(MOST * sum(region.size for region in regions), 1.0)
@@ -158,13 +158,6 @@ def _names(text: str, language: str) -> frozenset[str]:
     if 2 * len(capital) > len(tokens):
         return frozenset()
     return frozenset(w for token in capital for w in scoring.words(scoring.normalise(token, "")))
-
-
-def _script(text: str) -> str:
-    """The script of most letters, by their Unicode names; kana and Han are one script."""
-    names = Counter(unicodedata.name(c, "").split(" ")[0] for c in text if c.isalpha())
-    script = names.most_common(1)[0][0] if names else ""
-    return "CJK" if script in ("HIRAGANA", "KATAKANA") else script
 
 
 LARGEST = 10  # a clip may take one LARGEST-th of the room for all clips,

@@ -25,8 +25,8 @@ from .publish import package, safeguards
 from .publish.unchanged import UpToDate
 from .runs import publish
 from .runs.executor import Executor, Here, Observer, Published, Sharded, Totals
-from .settings.job import Done, Job
-from .shard_store import decision_log, manifest
+from .settings.job import Done, Job, Spoken
+from .shard_store import decision_log, manifest, source_languages
 from .shard_store.index import ROOTS, Index
 from .shard_store.manifest import Part
 from .stages import compaction, contract, probe, shard, stage
@@ -139,6 +139,7 @@ class Begun:
     listed: Listing | None = None
     sharded: Sharded | None = None
     state: UpToDate | None = None
+    languages: Spoken | None = None  # of sources
 
     def forget(self) -> None:
         self.listed = self.sharded = self.state = None
@@ -159,6 +160,8 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     totals = Totals()
     begun = begun or Begun()
     job = decision_log.pinned(job)
+    if begun.languages is None:
+        begun.languages = source_languages.of_job(job)
     if begun.listed is None and (newest := versions.newest(job.out)) is not None:
         package.proved(newest)  # refuses what `publish` would refuse, before any work
         decision_log.warn_of_gone(job, newest)
@@ -166,6 +169,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
         again = forget_quarantine(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
     for attempt in range(REPAIRS):
+        job = replace(job, languages=begun.languages)
         try:
             sharding = sharded(job, executor, observer, begun)
             totals.add(sharding.done)
@@ -177,6 +181,11 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
             scratch = executor.listing(job)
             work = partial(publish.publish, job, sharding.shards, executor, scratch, state)
             published = observer.step("package", work)
+            if not isinstance(published, Published):
+                log.info("doubtful clips are heard again in the languages of their sources")
+                begun.languages, begun.state = published, None
+                totals.begin_again()
+                continue
         except NothingLeft as error:
             notes = (*error.notes, *skipped.notes_in_words(job.sources))
             raise NothingLeft(error.args[0], error.reasons, sharding.ignored, notes) from None

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .. import plugins
 from ..base.errors import CorruptManifest
 from ..publish.outcomes import shard_batches
 from ..settings.job import Job
+from ..shard_store import source_languages
 from ..stages.listing import skipped
 from ..stages.listing.skipped import SourceNotes
 
@@ -44,21 +44,18 @@ def notes(job: Job) -> list[SourceNotes]:
 
 def of_sources(job: Job) -> dict[str, str]:
     """A sentence, without a full stop, for each source that states no language; {} before the first
-    run."""
+    run, and after one whose recogniser does not listen."""
+    if not plugins.ASR.load(job.transcribe.backend.use).LISTENS:
+        return {}
     try:
         batches = shard_batches.stored(job.out)
         parts = [one.table(shard_batches.LIMITS, COLUMNS).select(COLUMNS) for one in batches]
     except (CorruptManifest, OSError, pa.ArrowException):  # damaged: the next run makes it again
         return {}
-    heard = pa.concat_tables([NOTHING, *parts]).drop_null()
-    ms = pc.multiply(heard["seconds"], 1000.0)
-    lengths = {"certain": pc.multiply(ms, heard["language_probability"]), "all": ms}
-    for name, value in lengths.items():  # integers, whose sum does not depend on their order
-        heard = heard.append_column(name, pc.round(value).cast(pa.int64()))
-    sums = heard.group_by(["dataset", "language"]).aggregate([("certain", "sum"), ("all", "sum")])
+    heard = pa.concat_tables([NOTHING, *parts]).drop_null().rename_columns(source_languages.ASKED)
     shares: dict[str, dict[str, float]] = {}
     whole = Counter[str]()
-    for row in sums.to_pylist():
+    for row in source_languages.sums(heard).to_pylist():
         shares.setdefault(row["dataset"], {})[row["language"]] = row["certain_sum"]
         whole[row["dataset"]] += row["all_sum"]
     stated = {d.name for d in plugins.datasets(job.sources) if d.settings.language}

@@ -27,8 +27,8 @@ from ..base.json_types import Balance, DatasetJson, JsonObject
 from ..base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from ..formats import Hashes
 from ..recording import forgotten
-from ..settings.job import Job
-from ..shard_store import whole_job
+from ..settings.job import Job, Spoken
+from ..shard_store import source_languages, whole_job
 from ..storage import sorted_keys, tables, versions
 from . import leaks, safeguards, speakers
 from .choosing import next_version, splits
@@ -72,15 +72,18 @@ def gather(
     batches: Sequence[ShardBatch],
     scratch: Path,
     staging: Path,
-) -> Gathered:
-    """Choose the clips of the next version, write its tables, and plan its output shards. Raises
-    RunError if it is refused (`safeguards`), or if a table of the newest version is lost or
-    damaged.
+) -> Gathered | Spoken:
+    """Choose the clips of the next version, write its tables, and plan its output shards. If
+    sources have other languages than the job says, only these: clips are heard again. RunError if
+    it is refused (`safeguards`), or if a table of the newest version is lost or damaged.
 
     `batches`: not decided yet.
     """
     newest = versions.newest(job.out)
     batches, whole = batch_outcomes.decide(job, batches, scratch)
+    spoken = batch_outcomes.source_languages_of(job, batches)
+    if spoken != source_languages.of_job(job):
+        return spoken
     chosen = next_version.choose(job, scratch, batches)
     storage.store_of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
     for name in TABLES:

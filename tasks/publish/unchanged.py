@@ -20,7 +20,7 @@ from ..plugins import source_code
 from ..recording import forgotten
 from ..settings import package
 from ..settings.job import Done, Job
-from ..shard_store import decision_log, recipe, whole_job
+from ..shard_store import decision_log, recipe, source_languages, whole_job
 from ..shard_store.clip_choice import labels_kept
 from ..shard_store.index import Index, Notes, digest
 from ..shard_store.stored_shard import tells_datasets_apart
@@ -171,6 +171,7 @@ def _facts_recipe(job: Job, settings: JsonObject) -> str:
         corpus.compares_speakers(job),
         [*labels_kept(job), second_texts_kept(job)],
         recipe.across_recordings(job) is not None,
+        source_languages.of_job(job),
     )
 
 

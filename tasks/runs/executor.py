@@ -77,7 +77,7 @@ class Totals:
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)
 
 
-Step = TypeVar("Step", Sharded, Done, Published)
+Step = TypeVar("Step")
 Chain = Callable[[str], list[Done]]  # of a shard
 
 

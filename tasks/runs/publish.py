@@ -17,7 +17,7 @@ from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
 from ..publish.output_shards import plan
 from ..publish.unchanged import UpToDate, Version
-from ..settings.job import Done, Job
+from ..settings.job import Done, Job, Spoken
 from ..shard_store import manifest
 from ..stages.call import Call, Deadline, Limits, of_shards
 from ..storage import lock, publication, versions
@@ -43,11 +43,12 @@ WRITE = Call("package", "write", plan.write, _of_tars(2))  # and read back
 
 def publish(
     job: Job, shards: Sequence[str], executor: Executor, scratch: Path, state: UpToDate
-) -> Published:
+) -> Published | Spoken:
     """Decide, gather, write output shards and read them back on the workers, then publish, unless
     `state` knows that the newest version is up to date; files that it has lost are made again.
     RunError if OUT was moved meanwhile; CorruptManifest when a blob is damaged: it has been
-    removed, and the chains must run again."""
+    removed, and the chains must run again. They must run, too, if it returns other languages of
+    sources than the job's."""
     began, laps = time.monotonic(), Laps()
     lock.check(job.out)
     versions.clean(job.out)
@@ -65,6 +66,8 @@ def publish(
         executor.map(COLLECT, [(job, batch) for batch in shard_batches.missing(job, batches)])
         laps.end("decide")
         gathered, numbers = gather(job, batches, executor, scratch, lost)
+        if not isinstance(gathered, Gathered):
+            return gathered
         storage.store_of(scratch).clear(scratch)
         laps.end("gather")
         counts, balance = gathered.summary, gathered.balance
@@ -85,10 +88,7 @@ def publish(
         versions.clean(job.out)
         state.save(version, gathered.changed)
         shard_batches.forget(job.out, batches, gathered.changed)
-        if (keep := job.package.keep) is not None:
-            for old in versions.beyond(job.out, keep):
-                log.info("%s is older than the newest %d versions (package.keep)", old.name, keep)
-                publication.publisher(job.out).withdraw([old])
+        _withdraw_old(job)
         laps.end("publish")
     # A group is numbered within its part of the plan.
     groups = {(plan.part_of(n), planned[n].group): planned[n].clips for n in numbers}
@@ -111,6 +111,13 @@ class Laps:
     def end(self, step: str) -> None:
         now = time.monotonic()
         self.walls[step], self._last = round(now - self._last, 3), now
+
+
+def _withdraw_old(job: Job) -> None:
+    if (keep := job.package.keep) is not None:
+        for old in versions.beyond(job.out, keep):
+            log.info("%s is older than the newest %d versions (package.keep)", old.name, keep)
+            publication.publisher(job.out).withdraw([old])
 
 
 @contextmanager
@@ -136,15 +143,15 @@ def gather(
     executor: Executor,
     scratch: Path,
     lost: Sequence[str] = (),
-) -> tuple[Gathered, list[int]]:
+) -> tuple[Gathered | Spoken, list[int]]:
     """Everything of the next version but the output shards that must be written, staged; and their
     numbers. `lost`: files that the newest version lacks: if nothing is new, it is staged all the
     same."""
     whole = of_shards(sum(len(batch.shards) for batch in batches))
     gathering = Call("package", "gather", package.gather, whole)
     staging = versions.stage(job.out, versions.next_number(job.out))
-    gathered: Gathered = executor.call(gathering, job, batches, scratch, staging)
-    if not gathered.new and not lost:
+    gathered: Gathered | Spoken = executor.call(gathering, job, batches, scratch, staging)
+    if not isinstance(gathered, Gathered) or (not gathered.new and not lost):
         return gathered, []
     unlinked = executor.map(LINK, [(job, staging, part) for part in plan.parts(staging)])
     return gathered, [number for numbers in unlinked for number in numbers]

@@ -26,6 +26,10 @@ class Pinned:
     sha256: str
 
 
+#: Languages of sources that state none, by dataset, the main one first.
+Spoken = dict[str, list[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """Settings of one run. The last fields never change an output."""
@@ -40,6 +44,7 @@ class Job:
     transcribe: TranscribeSettings = field(default_factory=TranscribeSettings)
     package: PackageSettings = field(default_factory=PackageSettings)
     reviews: Pinned | None = None  # decisions by people; None: OUT's current ones
+    languages: Spoken | None = None  # of sources, by votes; None: those of the newest version
     only: frozenset[str] | None = None  # recordings to work on: a sample; None: all of a shard
     number: int = 0  # of the run in OUT
     scratch: Path | None = None  # disposable; None: TMPDIR

@@ -14,7 +14,7 @@ from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
 from ..settings import TranscribeSettings
 from ..settings.job import Job
-from .utterance import HeardUtterance, Vote, is_surer, vote_of
+from .utterance import HeardUtterance, Vote, is_doubtful, is_surer, vote_of
 
 #: The filter whose label and measure vote with `transcribe.language_by: sound`.
 BY_SOUND = ("audio_language", "audio_language_probability")
@@ -76,23 +76,26 @@ def compared(utterance: HeardUtterance, text: str) -> str | None:
     return scoring.normalise(text, language)
 
 
-def first(utterances: Sequence[HeardUtterance], lookup: Lookup, by: str) -> list[HeardUtterance]:
+def first(
+    utterances: Sequence[HeardUtterance], lookup: Lookup, by: str, spoken: Sequence[str] = ()
+) -> list[HeardUtterance]:
     """The utterances of one recording with `transcript` and, unless `by` is clip, `vote` and
-    `voted`. `by`: `transcribe.language_by`.
+    `voted`. `by`: `transcribe.language_by`; `spoken`: the languages of their source.
 
     The vote is taken once every clip has a transcript, so it does not depend on their order. Clips
     that it overrules get the transcript in the recording's language, or None until there is one;
-    their own, if it is surer.
+    their own, if it is surer. Where a recording has no language, so do doubtful clips in the
+    source's.
     """
     rows = [_scored(utterance, lookup(utterance)) for utterance in utterances]
-    vote = None
-    if by != "clip" and all(rows):
+    vote, elects = None, by != "clip" and all(rows)
+    if elects:
         clips = zip(rows, utterances, strict=True)
         vote = vote_of((_voter(u, row, by), u.cut.seconds) for row, u in clips if _sound(row))
     return [
-        utterance._replace(transcript=row)
-        if vote is None or not _sound(row)
-        else _elected(utterance, row, vote, lookup, by)
+        _elected(utterance, row, vote, lookup, by, spoken if by == "recording" else ())
+        if elects and _sound(row)
+        else utterance._replace(transcript=row)
         for utterance, row in zip(utterances, rows, strict=True)
     ]
 
@@ -112,16 +115,28 @@ def _sound(row: TranscriptRow | None) -> TypeGuard[TranscriptRow]:
 
 
 def _elected(
-    utterance: HeardUtterance, row: TranscriptRow, vote: Vote, lookup: Lookup, by: str
+    utterance: HeardUtterance,
+    row: TranscriptRow,
+    vote: Vote | None,
+    lookup: Lookup,
+    by: str,
+    spoken: Sequence[str],
 ) -> HeardUtterance:
-    overruled = vote.overrules(row, utterance.cut.seconds, _voter(utterance, row, by))
-    if utterance.cut.language or not overruled:
-        return utterance._replace(transcript=row, vote=vote)
-    other = utterance._replace(vote=vote, voted=vote.language)
+    first_hearing, seconds = utterance._replace(transcript=row, vote=vote), utterance.cut.seconds
+    if vote is not None and vote.language is not None:
+        language, doubted = vote.language, vote.overrules(row, seconds, _voter(utterance, row, by))
+    else:
+        language, doubted = next(iter(spoken), ""), is_doubtful(row, spoken)
+    if utterance.cut.language or not doubted:
+        return first_hearing
+    other = first_hearing._replace(voted=language)
     row_in_it = _scored(other, lookup(other))
-    if _sound(row_in_it) and is_surer(row, row_in_it):
-        return utterance._replace(transcript=row, vote=vote)
-    return other._replace(transcript=row_in_it)
+    if row_in_it is None:
+        return other._replace(transcript=None)
+    if not _sound(row_in_it) or is_surer(row, row_in_it):
+        return first_hearing
+    detected = {name: row.get(name) for name in ("detected_language", "detected_probability")}
+    return other._replace(transcript=cast(TranscriptRow, {**row_in_it, **detected}))
 
 
 def _scored(utterance: HeardUtterance, row: TranscriptRow | None) -> TranscriptRow | None:

@@ -18,7 +18,17 @@ from ..plugins.rules import Rule, judge
 from ..recording import Segment, faults, turns
 from ..recording.turns import PartTexts
 from ..settings import Plugin
-from . import clip_choice, enhanced, hidden, hypotheses, recipe, requests, text_values
+from ..settings.job import Spoken
+from . import (
+    clip_choice,
+    enhanced,
+    hidden,
+    hypotheses,
+    recipe,
+    requests,
+    source_languages,
+    text_values,
+)
 from .annotated import filter_rules, rules_of
 from .cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segment_of, segments_of
 from .recipe import AudioRecipe
@@ -314,6 +324,14 @@ class ShardView(StoredShard):
                 one = next(heard) if utterance.outcome is UNHEARD else utterance
                 yield self._final(one, spoken)
 
+    @cached_property
+    def _languages(self) -> Spoken:
+        return source_languages.of_job(self.job)
+
+    def _spoken_in(self, cut: CutUtterance) -> Sequence[str]:
+        """The languages of its source; () if no clip of it is doubtful."""
+        return self._languages.get(cut.recording["dataset"], ())
+
     def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
 
@@ -322,7 +340,9 @@ class ShardView(StoredShard):
     ) -> tuple[list[HeardUtterance], float | None]:
         """The utterances of one recording with their transcripts, and its seconds of speech with
         words; None if it is shorter than LONG_S, or lacks a transcript."""
-        first = hypotheses.first(waiting, self._transcript, self.job.transcribe.language_by)
+        by = self.job.transcribe.language_by
+        spoken = self._spoken_in(waiting[0].cut) if waiting else ()
+        first = hypotheses.first(waiting, self._transcript, by, spoken)
         return first, self._spoken(first)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:

@@ -8,6 +8,9 @@ VERSION = 1
 Settings = fake.Settings
 weights = fake.weights
 LISTENS = True
+REFUSED = ""  # the language in which a clip ends the process
+TEXT = "some words in {}"
+GUESSED_PROBABILITY = 0.6  # of Welsh
 GUESSED_LOGPROB = -0.8  # mean log-probability of a text in Welsh; of others -0.2
 
 
@@ -19,10 +22,12 @@ class Backend:
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         for clip in clips:
+            if clip.language == REFUSED:
+                raise KeyboardInterrupt
             short = len(clip.samples) < 0.9 * self.RATE
-            detected, probability = ("cy", 0.6) if short else ("en", 0.97)
+            detected, probability = ("cy", GUESSED_PROBABILITY) if short else ("en", 0.97)
             yield Transcript(
-                f"some words in {clip.language or detected}",
+                TEXT.format(clip.language or detected),
                 clip.language or detected,
                 None if clip.language else probability,
                 avg_logprob=GUESSED_LOGPROB if short and not clip.language else -0.2,

@@ -10,11 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
+from tests.plugins import guessing_asr
+from uttermill.tasks.base.errors import NothingLeft
 from uttermill.tasks.insight import source_languages
 from uttermill.tasks.publish.corpus import ROW
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store import source_languages as source_votes
+from uttermill.tasks.stages import stage
+from uttermill.tasks.storage import versions
 from uttermill.tasks.text.language import SourceLanguages
 
 GUESSING = {"backend": {"use": "tests.plugins.guessing_asr"}}
+EACH_ALONE = {**GUESSING, "language_by": "clip"}
 Clip = tuple[str, float | None, float]  # language, its probability, s
 
 
@@ -127,11 +135,12 @@ def test_order_changes_nothing() -> None:
     assert judged(*clips) == judged(*clips, order=-1)
 
 
-def job(tmp: Path, numbers: range, **changes: Any) -> Any:
+def job(tmp: Path, numbers: range, transcribe: Any = EACH_ALONE, **changes: Any) -> Any:
+    """Recordings of less than 0.9 s, the first three, are heard in Welsh."""
     for number in numbers:
         corpus.add(tmp / "in", number)
     sources = [{"kind": "folder", "path": str(tmp / "in"), "name": "c"}]
-    return corpus.job(tmp, sources=sources, transcribe=GUESSING, **changes)
+    return corpus.job(tmp, sources=sources, transcribe=transcribe, **changes)
 
 
 def outcomes(version: Path) -> dict[str, str]:
@@ -140,7 +149,6 @@ def outcomes(version: Path) -> dict[str, str]:
 
 
 def test_a_run_drops_short_clips_in_a_language_that_no_other_is_in(tmp_path: Path) -> None:
-    """Recordings of less than 0.9 s are heard in Welsh."""
     whole = job(tmp_path, range(10))
     published, _ = corpus.run(whole)
     found = outcomes(published.path)
@@ -179,7 +187,91 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     verdicts = [{"use": "language", "min_in_source": None}]
     whole = job(tmp_path, range(10))
     loose = corpus.job(
-        tmp_path, sources=whole.sources, transcribe={**GUESSING, "verdicts": verdicts}
+        tmp_path, sources=whole.sources, transcribe={**EACH_ALONE, "verdicts": verdicts}
     )
     published, _ = corpus.run(loose)
     assert set(outcomes(published.path).values()) == {"package.packaged"}
+
+
+def rows(version: Path) -> dict[str, Any]:
+    return {row["recording"]: row for row in corpus.utterances(version)}
+
+
+def test_doubtful_clips_are_heard_again_in_the_language_of_their_source(tmp_path: Path) -> None:
+    whole = job(tmp_path, range(10), GUESSING)
+    version, counts = corpus.run(whole)
+    assert set(outcomes(version.path).values()) == {"package.packaged"}
+    assert {row["text"] for row in rows(version.path).values()} == {"some words in en"}
+    heard = [row["detected_language"] for _, row in sorted(rows(version.path).items())]
+    assert heard == ["cy"] * 3 + ["en"] * 7
+    assert counts["transcribe"] == (10, 0)
+    assert versions.described(version.path)["frozen"][source_votes.FROZEN] == {"c": ["en"]}
+    again, counts = corpus.run(whole)
+    assert (again.new, counts["transcribe"]) == (False, (0, 10))
+    (shard,) = manifest.shards(whole.out)
+    view = prune._View(prune.KeptSettings(whole, stage.weights_of(whole)), shard, None)
+    assert len(view.transcripts) == 13
+    assert view.transcripts.keys() <= view.wanted_texts, "prune keeps both texts of a clip"
+
+
+@pytest.mark.parametrize(("name", "value"), [("LOGPROB", -0.05), ("PROBABILITY", 0.95)])
+def test_a_surer_text_and_a_sure_language_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    monkeypatch.setattr(guessing_asr, f"GUESSED_{name}", value)
+    whole = job(tmp_path, range(10), {**GUESSING, "verdicts": [{"use": "empty_text"}]})
+    version, counts = corpus.run(whole)
+    texts = [row["text"] for _, row in sorted(rows(version.path).items())]
+    assert texts == ["some words in cy"] * 3 + ["some words in en"] * 7
+    assert counts["transcribe"] == (10, 0)
+
+
+def test_texts_do_not_depend_on_the_order_in_which_recordings_came(tmp_path: Path) -> None:
+    at_once, _ = corpus.run(job(tmp_path / "one", range(10), GUESSING, shard={"hours": 0.0003}))
+    first, _ = corpus.run(job(tmp_path / "two", range(2), GUESSING))
+    assert {row["text"] for row in rows(first.path).values()} == {"some words in cy"}
+    grown, _ = corpus.run(job(tmp_path / "two", range(2, 10), GUESSING))
+    assert rows(grown.path).keys() == rows(at_once.path).keys()
+    for name, row in rows(at_once.path).items():
+        assert rows(grown.path)[name]["text"] == row["text"]
+
+
+def test_a_run_that_died_before_it_heard_them_again_ends_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = job(tmp_path, range(10), GUESSING)
+    with monkeypatch.context() as during:
+        during.setattr(guessing_asr, "REFUSED", "en")
+        with pytest.raises(KeyboardInterrupt):
+            corpus.run(whole)
+    version, counts = corpus.run(whole)
+    assert counts["transcribe"] == (3, 7)
+    assert {row["text"] for row in rows(version.path).values()} == {"some words in en"}
+
+
+@pytest.mark.parametrize(
+    ("clips", "spoken"),
+    [
+        ([("en", 0.95, 9.0)] * 9 + [("la", 0.4, 2.0)], {"c": ["en"]}),
+        ([("en", 0.95, 9.0)] * 9 + [("de", 0.95, 5.0), ("la", 0.4, 2.0)], {"c": ["en", "de"]}),
+        ([("en", 0.95, 9.0)] * 9 + [("de", 0.95, 3.0), ("la", 0.4, 2.0)], {"c": ["en"]}),
+        ([("en", 0.95, 9.0)] * 9 + [("de", 0.95, 3.0)], {}),  # nothing is doubtful
+        ([("en", 0.95, 9.0), ("la", 0.4, 2.0)], {}),  # too few
+        ([("en", 0.4, 9.0)] * 9 + [("la", 0.4, 2.0)], {}),  # music
+    ],
+)
+def test_a_sources_languages_are_elected_by_its_speech(
+    clips: list[Clip], spoken: dict[str, list[str]]
+) -> None:
+    columns = zip(*[("c", *clip) for clip in clips], strict=True)
+    heard = pa.table([pa.array(column) for column in columns], [*source_votes.ASKED])
+    assert source_votes.vote(source_votes.sums(heard)) == spoken
+
+
+def test_a_text_in_the_wrong_script_is_dropped_however_sure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guessing_asr, "TEXT", "какие-то слова")
+    changed = job(tmp_path, range(10), {**GUESSING, "verdicts": [{"use": "language"}]})
+    with pytest.raises(NothingLeft, match=r"10 transcribe\.wrong_script"):
+        corpus.run(changed)

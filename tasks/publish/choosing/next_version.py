@@ -23,7 +23,7 @@ from ...base.json_types import HeldOutSet, JsonObject
 from ...base.logs import log
 from ...settings.job import Job
 from ...settings.package import REST
-from ...shard_store import clip_choice
+from ...shard_store import clip_choice, source_languages
 from ...storage import tables, versions
 from .. import corpus, speakers
 from ..corpus import rejections
@@ -87,6 +87,8 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     linked = speakers.link(job, voices, newest, scratch)
     published = selection.PublishedIds(job, newest)
     rejected, frozen, test_sets = _corpus_wide(job, batches, newest, published)
+    if (spoken := source_languages.of_job(job)) or source_languages.FROZEN in frozen:
+        frozen = {**frozen, source_languages.FROZEN: dict(spoken)}
     split = np.zeros(first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
     names, lists, parted = [REST], ListDescriptions(), None

@@ -105,7 +105,7 @@ def _detection_probability(u: FinalUtterance) -> float | None:
         return None
     if not (heard["text"] or "").strip():
         return 0.0
-    if u.heard.voted and vote is not None:
+    if u.heard.voted and vote is not None and vote.language:
         return vote.shares[u.heard.voted]
     probability = u.texts.get("language_probability")
     return float(probability) if isinstance(probability, float | int) else None

@@ -37,6 +37,8 @@ FIXED = pa.schema(
         # From `words` on, values of `FinalUtterance.texts` and of its measures.
         "words": pa.int64(),  # of the reference
         "word_errors": pa.int64(),  # of the recogniser's text
+        "detected_language": pa.string(),
+        "detected_probability": pa.float64(),
     }
 )
 MEASURES_FROM = FIXED.names.index("words")

@@ -23,8 +23,8 @@ from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
 from ...plugins.rules import Rule, judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
-from ...settings.job import Job
-from ...shard_store import enhanced, hypotheses, manifest, recipe
+from ...settings.job import Job, Spoken
+from ...shard_store import enhanced, hypotheses, manifest, recipe, source_languages
 from ...shard_store.annotated import filter_rules
 from ...shard_store.cuts import Cut
 from ...shard_store.shard_view import LONG_S, ShardView
@@ -41,7 +41,17 @@ from ...storage import tables
 from .. import corpus, published_columns
 from ..corpus import identities, limits
 from . import shard_batches
-from .shard_batches import AT, DECIDED, LIMITS, SPANS, STATED, BatchFacts, ShardBatch, arrow_bytes
+from .shard_batches import (
+    AT,
+    DECIDED,
+    LIMITS,
+    SPANS,
+    STATED,
+    BatchFacts,
+    ShardBatch,
+    arrow_bytes,
+    unheard,
+)
 
 LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
 MARGIN = 1.001  # of an extent, so that rounding does not matter
@@ -267,6 +277,21 @@ def decide(
         waiting = pc.sum(pc.is_in(outcomes["outcome"], shard_batches.WAITING)).as_py() or 0
         decided.append(replace(batch, decided=path, count=waiting))
     return decided, items
+
+
+def source_languages_of(job: Job, batches: Sequence[ShardBatch]) -> Spoken:
+    """The languages of sources that state none, by a vote of the clips in decided batches that no
+    filter drops."""
+    if job.transcribe.language_by != "recording":
+        return {}
+    asked = ("dataset", "detected_language", "detected_probability", "seconds")
+    tables_heard = []
+    for batch in batches:
+        table = batch.utterances([*asked, "stated", "stage", "reason"])
+        table = table.filter(pc.and_(pc.is_null(table["stated"]), pc.invert(unheard(table))))
+        heard = table.select(asked).drop_null().rename_columns(source_languages.ASKED)
+        tables_heard.append(heard)
+    return source_languages.vote(source_languages.sums(pa.concat_tables(tables_heard)))
 
 
 class FactView(ShardView):

@@ -276,8 +276,8 @@ class _View(ShardView):
         texts = {self.transcript_recipe(u) for u in self.cut}
         for utterance in self.transcribed():
             vote = utterance.heard.vote
-            other = utterance.heard._replace(voted=vote.language if vote else None)
-            texts.add(self.transcript_recipe(other))
+            for voted in (vote and vote.language, *self._spoken_in(utterance.cut)[:1]):
+                texts.add(self.transcript_recipe(utterance.heard._replace(voted=voted)))
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance.heard))
             texts.update(request.recipe for request in self.questions(utterance.heard))

@@ -15,14 +15,11 @@ from .. import plugins
 from ..base.errors import CorruptManifest
 from ..publish.outcomes import shard_batches
 from ..settings.job import Job
-from ..shard_store import source_languages
 from ..stages.listing import skipped
 from ..stages.listing.skipped import SourceNotes
+from ..text import language
 
 COLUMNS = ["dataset", "language", "language_probability", "seconds"]
-NOTHING = pa.schema(
-    zip(COLUMNS, (pa.string(), pa.string(), pa.float64(), pa.float64()), strict=True)
-).empty_table()
 SHOWN = 0.02  # least share that is listed
 NEARLY_ALL = 0.8  # least share, of the sum of probabilities, of a language that is proposed
 
@@ -52,12 +49,13 @@ def of_sources(job: Job) -> dict[str, str]:
         parts = [one.table(shard_batches.LIMITS, COLUMNS).select(COLUMNS) for one in batches]
     except (CorruptManifest, OSError, pa.ArrowException):  # damaged: the next run makes it again
         return {}
-    heard = pa.concat_tables([NOTHING, *parts]).drop_null().rename_columns(source_languages.ASKED)
+    names = ["dataset", "language", "probability", "seconds"]
+    heard = (part.drop_null().rename_columns(names) for part in parts)
     shares: dict[str, dict[str, float]] = {}
     whole = Counter[str]()
-    for row in source_languages.sums(heard).to_pylist():
-        shares.setdefault(row["dataset"], {})[row["language"]] = row["certain_sum"]
-        whole[row["dataset"]] += row["all_sum"]
+    for row in language.sums(heard).to_pylist():
+        shares.setdefault(row["dataset"], {})[row["language"]] = row["certain"]
+        whole[row["dataset"]] += row["all"]
     stated = {d.name for d in plugins.datasets(job.sources) if d.settings.language}
     return {
         name: _sentence({code: share / whole[name] for code, share in languages.items()})

@@ -17,6 +17,7 @@ from ..base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, Trans
 from ..recording import Segment, names
 from ..recording.locator import SECOND
 from ..scoring import scripts
+from ..text.language import SURE
 from .decision_log import Decision
 from .requests import Asked, ChannelTurn, Request, Window
 
@@ -207,7 +208,7 @@ LEAST_CLIPS = 3  # for a vote
 LEAST_SHARE = 0.5  # below it, a recording has several languages or no speech
 #: A clip this certain of another language, and this long, keeps it: speakers do switch. Clips that
 #: are together this long, and such a share of the recording, keep it, too, and so do likely ones.
-SURE_PROBABILITY = 0.9
+SURE_PROBABILITY = SURE
 SURE_SECONDS = 5.0
 SURE_SHARE = 0.03
 LIKELY = 0.5

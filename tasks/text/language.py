@@ -12,15 +12,14 @@ dropped when a version is packaged; a sure text speaks for it. Published clips s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import field_validator
 
-from ..base.arrays import Float64s, Int32s, Int64s
+from ..base.arrays import Float64s, Int64s
 from ..base.json_types import JsonObject
 from . import WORDS, Allowed, Exemption, Limit, Rejection, Rows, Rule, Threshold, sure
 
@@ -89,23 +88,27 @@ def reject(
     """Rejections of kept rows in languages that are unlikely in their sources."""
     if settings.min_in_source is None:
         return (), None
-    heard = SourceLanguages(rows.tables(*ASKED))
-    clips = heard.clips
-    probability, against = heard.judged()
-    unlikely = np.flatnonzero(clips["kept"] & (probability < settings.min_in_source))
-    unlikely = unlikely[~rows.published(unlikely)]
+    sources = SourceLanguages(rows.tables(*ASKED))
+    return _unlikely(rows, sources, settings.min_in_source), None
 
-    def rejection(row: int) -> Rejection:
-        language = heard.pairs[clips["pair"][row]][1]
-        reason, detail = "language_uncertain", language
-        if probability[row] < clips["probability"][row]:
-            other = int(against[row])
-            reason = "language_unlikely" if other >= 0 else "language_unknown"
-            rather = heard.pairs[other][1] if other >= 0 else "none that is known"
-            detail = f"{language}, in this source rather {rather}"
-        return Rejection(reason, float(probability[row]), settings.min_in_source, detail)
 
-    return ((row, rejection(row)) for row in unlikely.tolist()), None
+def _unlikely(
+    rows: Rows, sources: SourceLanguages, least: float
+) -> Iterator[tuple[int, Rejection]]:
+    begin = 0
+    for table in rows.tables(*ASKED):
+        probability, against = sources.judged(table)
+        places = np.flatnonzero(table["kept"].to_numpy() & (probability < least))
+        places = places[~rows.published(begin + places)]
+        heard = table.select(["language", "language_probability"]).take(places).to_pylist()
+        for place, clip in zip(places.tolist(), heard, strict=True):
+            language, other = clip["language"], sources.names[against[place]]
+            reason, detail = "language_uncertain", language
+            if probability[place] < clip["language_probability"]:
+                reason = "language_unlikely" if other else "language_unknown"
+                detail = f"{language}, in this source rather {other or 'none that is known'}"
+            yield begin + place, Rejection(reason, float(probability[place]), least, detail)
+        begin += len(table)
 
 
 # The languages of a source, as a mixture by which its doubtful clips are judged.
@@ -145,107 +148,113 @@ SURE_SOURCE = 0.5, 0.8
 PLAIN_LOGPROB, WEIGHT = -0.6, 10.0
 MOST_AGAINST, MOST_FOR = 2.0, 4.0  # nats of a text
 WORDLESS = 0.1  # weight of clips without recognised words
-AT_ONCE = 1 << 20  # clips
-UNITS = 1000  # of a weight, in a second: sums of integers do not depend on their order
+KEYS = ["dataset", "language"]
+#: Sums of clips by KEYS. Of integers, so that they do not depend on their order: milliseconds, the
+#: same times the probability of the language, and those of clips that are sure of it.
+SUMS = {"all": "sum", "certain": "sum", "sure": "sum", "clips": "sum", "least": "min"}
+SURE = 0.9  # probability from which a clip is certainly in its language
+#: Of sums: the likeliest language of a source first.
+ORDER = [("dataset", "ascending"), ("certain", "descending"), ("language", "ascending")]
 
 
-#: A clip; `pair`: the number of its source and language, -1 if it is not judged; `length` in UNITS.
-CLIP = np.dtype(
-    [("pair", "i4"), ("probability", "f4"), ("logprob", "f4"), ("length", "i8"), ("kept", "?")]
-)
+def sums(tables: Iterable[pa.Table]) -> pa.Table:
+    """SUMS, and the least probability, of clips with KEYS, `probability` and `seconds`."""
+    names = [pa.field(name, pa.string()) for name in KEYS]
+    numbers = [pa.field(name, pa.int64()) for name in [*SUMS][:-1]]
+    parts = [pa.schema([*names, *numbers, pa.field("least", pa.float64())]).empty_table()]
+    for heard in tables:
+        probability = heard["probability"].cast(pa.float64())
+        ms = pc.round(pc.multiply(heard["seconds"], 1000.0))
+        sure = pc.if_else(pc.greater_equal(probability, SURE), ms, 0.0)
+        lengths = [ms, pc.round(pc.multiply(ms, probability)), sure, pa.repeat(1, len(heard))]
+        counts = [length.cast(pa.int64()) for length in lengths]
+        columns = [*(heard[name] for name in KEYS), *counts, probability]
+        parts.append(_summed(pa.table(columns, [*KEYS, *SUMS])))
+    return _summed(pa.concat_tables(parts))
+
+
+def _summed(table: pa.Table) -> pa.Table:
+    summed = table.group_by(KEYS).aggregate([*SUMS.items()])
+    names = [f"{name}_{how}" for name, how in SUMS.items()]
+    return summed.select([*KEYS, *names]).rename_columns([*KEYS, *SUMS])
 
 
 class SourceLanguages:
-    """Clips of all sources, from tables of ASKED: a few bytes each."""
+    """The languages of all sources, from tables of ASKED."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
-        numbers: dict[tuple[str, str], int] = {}
-        self.clips = np.concatenate([np.empty(0, CLIP), *(_clips(t, numbers) for t in tables)])
-        self.pairs = [*numbers]  # (source, language)
+        pairs = sums(map(_heard, tables)).sort_by(ORDER)
+        self._keys = _key(pairs)
+        self.names = [*pairs["language"].to_pylist(), ""]  # the last: none of the source's
+        self._source = pairs["dataset"].combine_chunks().dictionary_encode().indices.to_numpy()
+        self._certain, self._all = (pairs[name].to_numpy() for name in ("certain", "all"))
+        count = int(self._source.max(initial=-1)) + 1
+        self._certain_in, self._all_in = np.zeros((2, count), np.int64)  # sources
+        np.add.at(self._certain_in, self._source, self._certain)
+        np.add.at(self._all_in, self._source, self._all)
+        self._first, self._second = np.full((2, count), -1, np.int64)  # likeliest pairs
+        for pair in range(len(pairs))[::-1]:
+            source = self._source[pair]
+            self._second[source], self._first[source] = self._first[source], pair
 
-    def judged(self) -> tuple[Float64s, Int32s]:
-        """The probability of each clip's language in its source, NaN if not judged; and the pair
-        that speaks most against it, -1 if that is none of the languages."""
-        beside_others = self._beside_others()
-        probability = np.full(len(self.clips), np.nan)
-        against = np.full(len(self.clips), -1, np.int32)
-        for rows, certain in self._heard():
-            clips = self.clips[rows]
-            ratio, against[rows] = beside_others(clips["pair"], certain, clips["length"])
-            telling = np.minimum(clips["length"] / (TELLING_S * UNITS), 1)
-            text = WEIGHT * (clips["logprob"].astype(np.float64) - PLAIN_LOGPROB)
-            text = np.clip(np.where(text > 0, text * telling, text), -MOST_AGAINST, MOST_FOR)
-            ratio = np.where(ratio < 1, np.minimum(ratio * np.exp(text), 1), ratio)
-            p = np.minimum(clips["probability"].astype(np.float64), 1 - 1e-6)
-            odds = (p / (1 - p)) ** np.where(ratio < 1, telling, 1) * ratio
-            probability[rows] = odds / (1 + odds)
-        return probability, against
+    def judged(self, table: pa.Table) -> tuple[Float64s, Int64s]:
+        """The probability of each clip's language in its source, NaN if not judged; and the place
+        in `names` of the language that speaks most against it."""
+        heard = _heard(table)
+        pair = pc.index_in(_key(heard), self._keys).to_numpy()
+        likely, length = heard["probability"].to_numpy(), 1000 * heard["seconds"].to_numpy()
+        ratio, against = self._beside_others(pair, np.rint(length * likely), np.rint(length))
+        telling = np.minimum(length / (TELLING_S * 1000), 1)
+        text = WEIGHT * (heard["avg_logprob"].to_numpy() - PLAIN_LOGPROB)
+        text = np.clip(np.where(text > 0, text * telling, text), -MOST_AGAINST, MOST_FOR)
+        ratio = np.where(ratio < 1, np.minimum(ratio * np.exp(text), 1), ratio)
+        p = np.minimum(likely, 1 - 1e-6)
+        odds = (p / (1 - p)) ** np.where(ratio < 1, telling, 1) * ratio
+        is_heard = table["language_probability"].is_valid().to_numpy()
+        probability, numbers = np.full(len(table), np.nan), np.full(len(table), -1)
+        probability[is_heard], numbers[is_heard] = odds / (1 + odds), against
+        return probability, numbers
 
-    def _heard(self) -> Iterator[tuple[Int64s, Int64s]]:
-        """The rows to judge, in portions, and their seconds times certainty, in UNITS."""
-        for begin in range(0, len(self.clips), AT_ONCE):
-            clips = self.clips[begin : begin + AT_ONCE]
-            judged = np.flatnonzero(clips["pair"] >= 0)
-            certain = clips["length"][judged] * clips["probability"][judged].astype(np.float64)
-            yield begin + judged, np.rint(certain).astype(np.int64)
-
-    def _beside_others(self) -> Callable[[Int32s, Int64s, Int64s], tuple[Float64s, Int64s]]:
-        """Of the pairs of some clips, their certain and their whole length, in UNITS: the odds of
-        their languages by all other clips, and the pairs that speak most against them, -1 if none
-        of the languages does."""
-        sources = {name: number for number, name in enumerate(dict(self.pairs))}
-        source_of = np.array([sources[name] for name, _ in self.pairs], np.int64)
-        certain_of, length_of = np.zeros((2, len(self.pairs)), np.int64)  # pairs
-        for rows, certain in self._heard():
-            np.add.at(certain_of, self.clips["pair"][rows], certain)
-            np.add.at(length_of, self.clips["pair"][rows], self.clips["length"][rows])
-        certain_in, length_in = np.zeros((2, len(sources)), np.int64)  # sources
-        np.add.at(certain_in, source_of, certain_of)
-        np.add.at(length_in, source_of, length_of)
-        first, second = np.full((2, len(sources)), -1, np.int64)
-        for pair in np.argsort(-certain_of, kind="stable")[::-1].tolist():  # the likeliest last
-            second[source_of[pair]], first[source_of[pair]] = first[source_of[pair]], pair
-        catch_all = np.array([language in CATCH_ALL for _, language in self.pairs], np.bool_)
-        prior = PRIOR_S * UNITS
-
-        def beside(pair: Int32s, certain: Int64s, length: Int64s) -> tuple[Float64s, Int64s]:
-            source = source_of[pair]
-            others, whole = certain_in[source] - certain, length_in[source] - length
-            mine, alike = certain_of[pair] - certain, length_of[pair] - length
-            other = np.where(first[source] == pair, second[source], first[source])
-            of_other = np.where(other >= 0, certain_of[other], 0)
-            support = _risen(mine, alike, *CERTAIN) * mine / (mine + prior)
-            none = (whole - others) * (1 - support) * (1 - _risen(others, whole, *SURE_SOURCE))
-            beside_other = np.maximum((mine + prior) / (of_other + prior), 1 / MOST_ODDS)
-            beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
-            beside_none[catch_all[pair] & (2 * mine < whole)] = 1 / MOST_ODDS_OF_NONE
-            ratio = np.minimum(np.minimum(beside_other, beside_none), MOST_ODDS)
-            return ratio, np.where(beside_other <= beside_none, other, -1)
-
-        return beside
+    def _beside_others(
+        self, pair: Int64s, certain: Float64s, length: Float64s
+    ) -> tuple[Float64s, Int64s]:
+        """Of clips, by their pairs, their certain and their whole milliseconds: the odds of their
+        languages by all other clips, and the pairs that speak most against them, -1 if none
+        does."""
+        source, prior = self._source[pair], PRIOR_S * 1000
+        others, whole = self._certain_in[source] - certain, self._all_in[source] - length
+        mine, alike = self._certain[pair] - certain, self._all[pair] - length
+        other = np.where(self._first[source] == pair, self._second[source], self._first[source])
+        of_other = np.where(other >= 0, self._certain[other], 0)
+        support = _risen(mine, alike, *CERTAIN) * mine / (mine + prior)
+        none = (whole - others) * (1 - support) * (1 - _risen(others, whole, *SURE_SOURCE))
+        beside_other = np.maximum((mine + prior) / (of_other + prior), 1 / MOST_ODDS)
+        beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
+        catch_all = np.array([name in CATCH_ALL for name in self.names])
+        beside_none[catch_all[pair] & (2 * mine < whole)] = 1 / MOST_ODDS_OF_NONE
+        ratio = np.minimum(np.minimum(beside_other, beside_none), MOST_ODDS)
+        return ratio, np.where(beside_other <= beside_none, other, -1)
 
 
-def _risen(part: Int64s, whole: Int64s, low: float, high: float) -> Float64s:
+def _risen(part: Float64s, whole: Float64s, low: float, high: float) -> Float64s:
     """How far a share has risen from `low` to `high`, 0 to 1; 1 if there is nothing to share."""
     share = np.divide(part, whole, where=whole > 0, out=np.ones(len(whole)))
     return np.clip((share - low) / (high - low), 0, 1)
 
 
-def _clips(table: pa.Table, numbers: dict[tuple[str, str], int]) -> NDArray[np.void]:
-    """The clips of a table, CLIP; `numbers` gets new pairs."""
-    heard = table["language_probability"]
-    names = pc.fill_null(table["dataset"], ""), pc.fill_null(table["language"], "")
-    coded = pc.binary_join_element_wise(*names, "\0").dictionary_encode().combine_chunks()
-    codes = [
-        numbers.setdefault((source, language), len(numbers))
-        for source, _, language in (name.partition("\0") for name in coded.dictionary.to_pylist())
-    ]
-    pair = np.array([*codes, -1], np.int32)[coded.indices.to_numpy(zero_copy_only=False)]
-    clips = np.empty(len(table), CLIP)
-    clips["pair"] = np.where(heard.is_valid().to_numpy(), pair, -1)
-    clips["probability"] = pc.fill_null(heard, 0.0).to_numpy()
-    clips["logprob"] = pc.fill_null(table["avg_logprob"], PLAIN_LOGPROB).to_numpy()
-    share = np.where(clips["probability"] > 0, UNITS, UNITS * WORDLESS)
-    clips["length"] = np.rint(table["seconds"].to_numpy() * share)
-    clips["kept"] = table["kept"].to_numpy()
-    return clips
+def _key(table: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(table["dataset"], table["language"], "\0")
+
+
+def _heard(table: pa.Table) -> pa.Table:
+    """The clips of ASKED whose language was detected; `seconds` by their weight."""
+    table = table.filter(table["language_probability"].is_valid())
+    probability = table["language_probability"].cast(pa.float64())
+    weight = pc.if_else(pc.greater(probability, 0), 1.0, WORDLESS)
+    columns = {
+        **{name: pc.fill_null(table[name], "") for name in KEYS},
+        "probability": probability,
+        "avg_logprob": pc.fill_null(table["avg_logprob"], PLAIN_LOGPROB).cast(pa.float64()),
+        "seconds": pc.multiply(table["seconds"], weight),
+    }
+    return pa.table(columns)

@@ -37,7 +37,7 @@ def judged(
     ][::order]  # fmt: skip
     table = pa.Table.from_pylist(rows, schema=ROW)
     parts = (table.slice(at, 7) for at in range(0, len(rows), 7))
-    probability, _ = SourceLanguages(parts).judged()
+    probability, _ = SourceLanguages(parts).judged(table)
     return [float(value) for value in probability[::order]]
 
 
@@ -264,8 +264,8 @@ def test_a_sources_languages_are_elected_by_its_speech(
     clips: list[Clip], spoken: dict[str, list[str]]
 ) -> None:
     columns = zip(*[("c", *clip) for clip in clips], strict=True)
-    heard = pa.table([pa.array(column) for column in columns], [*source_votes.ASKED])
-    assert source_votes.vote(source_votes.sums(heard)) == spoken
+    heard = pa.table([*columns], ["dataset", "language", "probability", "seconds"])
+    assert source_votes.vote([heard]) == spoken
 
 
 def test_a_text_in_the_wrong_script_is_dropped_however_sure(

@@ -284,14 +284,15 @@ def source_languages_of(job: Job, batches: Sequence[ShardBatch]) -> Spoken:
     filter drops."""
     if job.transcribe.language_by != "recording":
         return {}
-    asked = ("dataset", "detected_language", "detected_probability", "seconds")
-    tables_heard = []
-    for batch in batches:
+
+    def heard(batch: ShardBatch) -> pa.Table:
+        asked = ("dataset", "detected_language", "detected_probability", "seconds")
         table = batch.utterances([*asked, "stated", "stage", "reason"])
         table = table.filter(pc.and_(pc.is_null(table["stated"]), pc.invert(unheard(table))))
-        heard = table.select(asked).drop_null().rename_columns(source_languages.ASKED)
-        tables_heard.append(heard)
-    return source_languages.vote(source_languages.sums(pa.concat_tables(tables_heard)))
+        names = ["dataset", "language", "probability", "seconds"]
+        return table.select(asked).drop_null().rename_columns(names)
+
+    return source_languages.vote(map(heard, batches))
 
 
 class FactView(ShardView):

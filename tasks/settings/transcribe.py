@@ -177,8 +177,9 @@ class TranscribeSettings(StageSettings):
     language_by: Literal["recording", "clip", "sound"] = Threshold(
         "recording",
         "recording: clips of a recording vote on its language, and a clip that seems to be in "
-        "another, without strong evidence, is transcribed again in the recording's; sound: the "
-        "same, but they vote by what the filter audio_language hears; clip: each by itself.",
+        "another, without strong evidence, is transcribed again in the recording's, or in its "
+        "source's where the recording has none; sound: recordings alone, and their clips vote by "
+        "what the filter audio_language hears; clip: each by itself.",
         mark=ROW,
     )
     turns_by: Literal["channel", "window"] = Threshold(

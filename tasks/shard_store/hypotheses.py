@@ -13,7 +13,7 @@ from typing import Any, TypeGuard, cast
 from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
 from ..settings import TranscribeSettings
-from ..settings.job import Job
+from ..settings.job import Job, Spoken
 from .utterance import HeardUtterance, Vote, is_doubtful, is_surer, vote_of
 
 #: The filter whose label and measure vote with `transcribe.language_by: sound`.
@@ -77,10 +77,10 @@ def compared(utterance: HeardUtterance, text: str) -> str | None:
 
 
 def first(
-    utterances: Sequence[HeardUtterance], lookup: Lookup, by: str, spoken: Sequence[str] = ()
+    utterances: Sequence[HeardUtterance], lookup: Lookup, by: str, spoken: Spoken
 ) -> list[HeardUtterance]:
     """The utterances of one recording with `transcript` and, unless `by` is clip, `vote` and
-    `voted`. `by`: `transcribe.language_by`; `spoken`: the languages of their source.
+    `voted`. `by`: `transcribe.language_by`; `spoken`: the languages of sources.
 
     The vote is taken once every clip has a transcript, so it does not depend on their order. Clips
     that it overrules get the transcript in the recording's language, or None until there is one;
@@ -93,7 +93,7 @@ def first(
         clips = zip(rows, utterances, strict=True)
         vote = vote_of((_voter(u, row, by), u.cut.seconds) for row, u in clips if _sound(row))
     return [
-        _elected(utterance, row, vote, lookup, by, spoken if by == "recording" else ())
+        _elected(utterance, row, vote, lookup, by, spoken)
         if elects and _sound(row)
         else utterance._replace(transcript=row)
         for utterance, row in zip(utterances, rows, strict=True)
@@ -120,13 +120,14 @@ def _elected(
     vote: Vote | None,
     lookup: Lookup,
     by: str,
-    spoken: Sequence[str],
+    spoken: Spoken,
 ) -> HeardUtterance:
     first_hearing, seconds = utterance._replace(transcript=row, vote=vote), utterance.cut.seconds
     if vote is not None and vote.language is not None:
         language, doubted = vote.language, vote.overrules(row, seconds, _voter(utterance, row, by))
     else:
-        language, doubted = next(iter(spoken), ""), is_doubtful(row, spoken)
+        languages = spoken.get(utterance.cut.recording["dataset"], ()) if by == "recording" else ()
+        language, doubted = next(iter(languages), ""), is_doubtful(row, languages)
     if utterance.cut.language or not doubted:
         return first_hearing
     other = first_hearing._replace(voted=language)

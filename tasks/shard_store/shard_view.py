@@ -19,16 +19,7 @@ from ..recording import Segment, faults, turns
 from ..recording.turns import PartTexts
 from ..settings import Plugin
 from ..settings.job import Spoken
-from . import (
-    clip_choice,
-    enhanced,
-    hidden,
-    hypotheses,
-    recipe,
-    requests,
-    source_languages,
-    text_values,
-)
+from . import clip_choice, enhanced, hidden, hypotheses, recipe, requests, text_values
 from .annotated import filter_rules, rules_of
 from .cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segment_of, segments_of
 from .recipe import AudioRecipe
@@ -42,6 +33,7 @@ from .requests import (
     Window,
     WindowAudio,
 )
+from .source_languages import of_job as languages_of
 from .stored_shard import StoredShard, samples_of
 from .text_values import TextValues, final_text
 from .utterance import (
@@ -325,12 +317,8 @@ class ShardView(StoredShard):
                 yield self._final(one, spoken)
 
     @cached_property
-    def _languages(self) -> Spoken:
-        return source_languages.of_job(self.job)
-
-    def _spoken_in(self, cut: CutUtterance) -> Sequence[str]:
-        """The languages of its source; () if no clip of it is doubtful."""
-        return self._languages.get(cut.recording["dataset"], ())
+    def _spoken_in(self) -> Spoken:
+        return languages_of(self.job)
 
     def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
@@ -341,8 +329,7 @@ class ShardView(StoredShard):
         """The utterances of one recording with their transcripts, and its seconds of speech with
         words; None if it is shorter than LONG_S, or lacks a transcript."""
         by = self.job.transcribe.language_by
-        spoken = self._spoken_in(waiting[0].cut) if waiting else ()
-        first = hypotheses.first(waiting, self._transcript, by, spoken)
+        first = hypotheses.first(waiting, self._transcript, by, self._spoken_in)
         return first, self._spoken(first)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:

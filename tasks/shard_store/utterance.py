@@ -197,11 +197,10 @@ class FinalUtterance(NamedTuple):
 # strong. The surer of their two texts stays: in a language that is not spoken, Whisper writes by
 # sound ("Zhongqiu"), translates, or invents.
 #
-# Clips of other recordings do not vote: a text depends on its recording alone, so that neither new
-# recordings nor the division into shards change it. Nor would they help: of 97 English clips from
-# afar, by telephone or in noise, each by itself, three stayed in another language, and none of
-# their texts in English passes the default rules. Corpus-wide, the rule `language` judges a
-# source's clips.
+# Where a recording has no language, doubtful clips are transcribed again in the main language of
+# their source (`source_languages`). That vote waits for all shards, so that neither the order of
+# recordings nor their division into shards changes a text. Corpus-wide, the rule `language` judges
+# a source's clips.
 
 
 LEAST_CLIPS = 3  # for a vote

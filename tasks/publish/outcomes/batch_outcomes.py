@@ -41,17 +41,7 @@ from ...storage import tables
 from .. import corpus, published_columns
 from ..corpus import identities, limits
 from . import shard_batches
-from .shard_batches import (
-    AT,
-    DECIDED,
-    LIMITS,
-    SPANS,
-    STATED,
-    BatchFacts,
-    ShardBatch,
-    arrow_bytes,
-    unheard,
-)
+from .shard_batches import AT, DECIDED, LIMITS, SPANS, STATED, BatchFacts, ShardBatch, arrow_bytes
 
 LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
 MARGIN = 1.001  # of an extent, so that rounding does not matter
@@ -288,7 +278,9 @@ def source_languages_of(job: Job, batches: Sequence[ShardBatch]) -> Spoken:
     def heard(batch: ShardBatch) -> pa.Table:
         asked = ("dataset", "detected_language", "detected_probability", "seconds")
         table = batch.utterances([*asked, "stated", "stage", "reason"])
-        table = table.filter(pc.and_(pc.is_null(table["stated"]), pc.invert(unheard(table))))
+        table = table.filter(
+            pc.and_(pc.is_null(table["stated"]), pc.invert(shard_batches.unheard(table)))
+        )
         names = ["dataset", "language", "probability", "seconds"]
         return table.select(asked).drop_null().rename_columns(names)
 
@@ -350,7 +342,7 @@ class FactView(ShardView):
         first, spoken = super()._heard(passing)
         if len(passing) < len(waiting):
             others = [u for u in waiting if _key(u.cut) in self._rejected]
-            alone = iter(hypotheses.first(others, self._transcript, by="clip"))
+            alone = iter(hypotheses.first(others, self._transcript, "clip", {}))
             voted = iter(first)
             first = [next(alone if _key(u.cut) in self._rejected else voted) for u in waiting]
         self.by_passing = self.by_passing or self._depends(first)

@@ -276,7 +276,10 @@ class _View(ShardView):
         texts = {self.transcript_recipe(u) for u in self.cut}
         for utterance in self.transcribed():
             vote = utterance.heard.vote
-            for voted in (vote and vote.language, *self._spoken_in(utterance.cut)[:1]):
+            for voted in (
+                vote and vote.language,
+                *self._spoken_in.get(utterance.cut.recording["dataset"], ())[:1],
+            ):
                 texts.add(self.transcript_recipe(utterance.heard._replace(voted=voted)))
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance.heard))

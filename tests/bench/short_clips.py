@@ -89,7 +89,7 @@ def cut_outs() -> Iterator[Said]:
     found = [said for said in verdict_clips.clean() if said.name.startswith(SOURCES)]
     asked = [SpeechClip(said.samples, said.language) for said in found]
     texts = [said.text or "" for said in found]
-    aligned = verdict_listening.backend(verdict_listening.BEAM).align(asked, texts)
+    aligned = verdict_listening.backend().align(asked, texts)
     for number, (said, heard) in enumerate(zip(found, aligned, strict=True)):
         words = [*(heard.words or ())]
         phrases = [*_phrases(words, said.seconds)]
@@ -144,7 +144,7 @@ def main() -> None:
     said = [one for number, one in enumerate(every) if number // 2 % args.every == 0]
     asked = [SpeechClip(one.samples, one.language) for one in said]
     began = time.process_time()
-    heard = [*verdict_listening.backend(verdict_listening.BEAM).transcribe(asked)]
+    heard = [*verdict_listening.backend().transcribe(asked)]
     spent = time.process_time() - began
     rows: list[dict[str, Any]] = []
     print("Without and with `min_evidence`\n| half, condition | clips | wrong texts | that pass "

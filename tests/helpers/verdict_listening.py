@@ -3,14 +3,12 @@
 No reference is shown to the rules: what is judged is how they fare without one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any
-
-from rapidfuzz.distance import Levenshtein
 
 from tests.helpers.corpus_speech import RATE
 from tests.helpers.verdict_clips import Said
@@ -23,9 +21,7 @@ from uttermill.tasks.shard_store.annotated import rules_of
 from uttermill.tasks.text import ScoredTranscript
 
 Values = dict[str, Any]
-BEAM = 5  # the default
 BATCH = 16  # clips that are read before they are heard
-WRONG = 0.5  # word error rate above which a text is worthless
 MEASURES = ("snr", "speech_ratio")
 COSTLY = "dnsmos"  # of speech in noise only, where its weights are installed
 
@@ -34,81 +30,31 @@ COSTLY = "dnsmos"  # of speech in noise only, where its weights are installed
 class Row:
     """One clip as it was heard. `values` holds what rules look at, by column."""
 
-    name: str
     group: str
-    kind: str
     snr: float | None
-    seconds: float
-    language: str | None  # spoken
-    said: str | None  # in it
     wer: float | None  # against what was said; characters where a script has no spaces
     stated_wer: float | None  # the same when the language was stated
-    values: Values = field(default_factory=dict)
-    stated: Values = field(default_factory=dict)
-
-    @property
-    def wrong(self) -> bool:
-        return self.wer is not None and self.wer > WRONG
-
-    def beside(self, reference: str) -> Values:
-        """The values where the source gives this text."""
-        language = scoring.language_of(None, reference, self.values["language"])
-        rates = scoring.score(reference, self.values["text"], language)
-        shown = replace(
-            _shown(self.values, self.seconds), text=reference, text_source="reference",
-            reference=reference, normalised=scoring.normalise(self.values["text"], language),
-            reference_normalised=scoring.normalise(reference, language),
-            wer=rates.wer, cer=rates.cer,
-        )  # fmt: skip
-        known = {"wer": rates.wer, "cer": rates.cer, "text_chars": len(reference)}
-        return {**self.values, **known, **_from_text(shown)}
+    values: Values
+    stated: Values
 
 
 def same_language(spoken: str | None, heard: str | None) -> bool:
     return spoken == heard or {spoken, heard} <= {"no", "nn"}
 
 
-@lru_cache(maxsize=2)
-def backend(beam: int) -> faster_whisper.Backend:
-    """Whisper base on one thread. A second beam shares the first one's model and what its encoder
-    gave for the same batch, which is most of the cost."""
-    settings = faster_whisper.Settings(device="cpu", beam_size=beam, threads=1)
-    if beam != BEAM:
-        first = backend(BEAM)
-        second = faster_whisper.Backend(settings, first._model)
-        second._windows.encode = first._windows.encode  # type: ignore[method-assign]
-        return second
-    made = faster_whisper.Backend(settings)
-    made._windows.encode = remembered(made._windows.encode)  # type: ignore[method-assign]
-    return made
+@cache
+def backend() -> faster_whisper.Backend:
+    """Whisper base on one thread."""
+    return faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1))
 
 
-def remembered(encode: Callable[..., Any]) -> Callable[..., Any]:
-    """`encode` that keeps what it gave for the newest batches."""
-    kept: dict[tuple[int | None, ...], tuple[Any, Any]] = {}
-
-    def run(clips: Sequence[SpeechClip], length: int | None = None) -> Any:
-        key = (length, *(id(clip.samples) for clip in clips))
-        if key not in kept:
-            while len(kept) >= BATCH:
-                kept.pop(next(iter(kept)))
-            # The clips too: an id is free when its owner dies.
-            kept[key] = encode(clips, length), clips
-        return kept[key][0]
-
-    return run
-
-
-def hear(clips: Iterable[Said], second: bool = False) -> Iterator[Row]:
-    """Rows in order. `second`: a greedy decode too, and how far it differs from beam search."""
+def hear(clips: Iterable[Said]) -> Iterator[Row]:
+    """Rows in order."""
     rest = iter(clips)
     while batch := list(islice(rest, BATCH)):
-        asked = [SpeechClip(said.samples) for said in batch]
-        heard = list(backend(BEAM).transcribe(asked))
-        greedy = list(backend(1).transcribe(asked)) if second else [None] * len(batch)
-        stated = _stated(batch, heard)
-        for said, one, other, again in zip(batch, heard, greedy, stated, strict=True):
-            yield _row(said, one, other, again)
+        heard = list(backend().transcribe([SpeechClip(said.samples) for said in batch]))
+        for said, one, again in zip(batch, heard, _stated(batch, heard), strict=True):
+            yield _row(said, one, again)
 
 
 def _stated(batch: Sequence[Said], heard: Sequence[Transcript]) -> list[Transcript]:
@@ -117,25 +63,17 @@ def _stated(batch: Sequence[Said], heard: Sequence[Transcript]) -> list[Transcri
     found = list(heard)
     stated = [said.language or "en" for said in batch]
     wrong = [i for i, one in enumerate(heard) if not same_language(stated[i], one.language)]
-    again = backend(BEAM).transcribe([SpeechClip(batch[i].samples, stated[i]) for i in wrong])
+    again = backend().transcribe([SpeechClip(batch[i].samples, stated[i]) for i in wrong])
     for i, one in zip(wrong, again, strict=True):
         found[i] = one
     return found
 
 
-def _row(said: Said, heard: Transcript, greedy: Transcript | None, stated: Transcript) -> Row:
+def _row(said: Said, heard: Transcript, stated: Transcript) -> Row:
     audio = _measured(said)
     values = {**audio, **text_values(said, heard)}
-    if greedy is not None:
-        values["disagreement"] = Levenshtein.normalized_distance(
-            heard.text or "", greedy.text or ""
-        )
-        values["greedy_logprob"] = greedy.avg_logprob
     again = {**audio, **text_values(said, stated), "language_probability": None}
-    return Row(
-        said.name, said.group, said.kind, said.snr, said.seconds, said.language, said.text,
-        _wer(said, heard), _wer(said, stated), values, again,
-    )  # fmt: skip
+    return Row(said.group, said.snr, _wer(said, heard), _wer(said, stated), values, again)
 
 
 def _wer(said: Said, heard: Transcript) -> float | None:

@@ -1,7 +1,7 @@
 """Synthetic sounds without speech, from a seed, and speech mixed with them; 16 kHz, mono,
 float32."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,37 +19,6 @@ def coloured(rng: np.random.Generator, count: int, slope: float) -> Floats:
     frequency = np.fft.rfftfreq(count, 1 / RATE)
     shape = np.maximum(frequency, 20.0) ** (-slope / 2)
     return levelled(np.fft.irfft(spectrum * np.where(frequency < 20, 0, shape), count))
-
-
-def hum(rng: np.random.Generator, count: int) -> Floats:
-    """50 or 60 Hz mains with harmonics and a little white noise."""
-    at = np.arange(count) / RATE
-    mains = float(rng.choice([50.0, 60.0]))
-    waves = sum(
-        np.sin(2 * np.pi * mains * n * at + rng.uniform(0, 6.28)) / n for n in (1, 2, 3, 5, 7)
-    )
-    return levelled(waves + 0.01 * rng.standard_normal(count))
-
-
-def tones(rng: np.random.Generator, count: int) -> Floats:
-    """Beeps of one frequency each, 0.1 to 1 s, half of the time."""
-    found = np.zeros(count)
-    at = 0
-    while at < count:
-        length = int(rng.uniform(0.1, 1.0) * RATE)
-        when = np.arange(min(length, count - at)) / RATE
-        found[at : at + length] = np.sin(2 * np.pi * rng.uniform(200, 3000) * when)
-        at += 2 * length
-    return levelled(found)
-
-
-def clicks(rng: np.random.Generator, count: int) -> Floats:
-    """Decaying clicks, about five a second."""
-    found = np.zeros(count)
-    decay = np.exp(-np.arange(200) / 30)
-    for at in rng.integers(0, count - 200, max(5 * count // RATE, 1)):
-        found[at : at + 200] += decay * rng.standard_normal(200)
-    return levelled(found)
 
 
 def melody(rng: np.random.Generator, count: int) -> Floats:
@@ -73,17 +42,6 @@ def babble(rng: np.random.Generator, count: int, voices: Sequence[Floats], talke
     chosen = rng.choice(len(voices), talkers, replace=False)
     parts = [np.roll(voices[i], int(rng.integers(0, len(voices[i])))) for i in chosen]
     return levelled(np.sum([fitted(levelled(part), count) for part in parts], axis=0))
-
-
-MADE: dict[str, Callable[[np.random.Generator, int], Floats]] = {
-    "white": lambda rng, count: coloured(rng, count, 0),
-    "pink": lambda rng, count: coloured(rng, count, 1),
-    "brown": lambda rng, count: coloured(rng, count, 2),
-    "hum": hum,
-    "tones": tones,
-    "clicks": clicks,
-    "melody": melody,
-}
 
 
 def fitted(samples: Floats, count: int) -> Floats:

@@ -106,12 +106,12 @@ def test_speech_under_loud_noise_is_dropped_and_under_soft_noise_kept() -> None:
     """Three languages through Whisper base and all the defaults, without a reference."""
     from tests.helpers import verdict_listening as listening
     from tests.helpers.verdict_clips import Said, carriers
-    from tests.helpers.verdict_sounds import MADE, mixed
+    from tests.helpers.verdict_sounds import coloured, mixed
 
     found: dict[float, list[str | None]] = {}
     clips = []
     for number, said in enumerate(carriers(3)):
-        noise = MADE["white"](np.random.default_rng(number), len(said.samples))
+        noise = coloured(np.random.default_rng(number), len(said.samples), 0.0)
         for snr in (30.0, -7.0):
             loud = mixed(said.samples, noise, snr)
             clips.append(Said(said.name, "mixed", "white", loud, said.language, said.text, snr))

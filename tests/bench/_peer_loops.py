@@ -14,7 +14,6 @@ import sys
 import tarfile
 import wave
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +112,14 @@ def decode(source: Path, out: Path) -> tuple[int, float]:
     """Decode every file with FFmpeg, and nothing else."""
     import av
 
-    seconds, number = 0.0, count()
-    for path in files(source):
+    seconds, paths = 0.0, files(source)
+    for path in paths:
         with av.open(str(path)) as container:
             stream = container.streams.audio[0]
             stream.codec_context.thread_count = 1
             samples = sum(frame.samples for frame in container.decode(stream))
             seconds += samples / stream.rate
-        next(number)
-    return next(number), seconds
+    return len(paths), seconds
 
 
 LOOPS: dict[str, Callable[[Path, Path], tuple[int, float]]] = {

@@ -1,9 +1,7 @@
 """Simulated workers of `tests.bench.width`: real Dask workers, many in a process, that sleep.
 
 python -m tests.bench._width_workers scheduler
-python -m tests.bench._width_workers workers|strangers ADDRESS COUNT
-
-Strangers are workers without the preload, which are refused.
+python -m tests.bench._width_workers workers ADDRESS COUNT
 """
 
 import asyncio
@@ -51,10 +49,10 @@ async def schedule() -> None:
         await until_input_ends()
 
 
-async def work(address: str, count: int, ready_at: float | None) -> None:
+async def work(address: str, count: int) -> None:
     # Admission looks for the preload, which refuses to be loaded in such a process.
     preloaded = types.ModuleType("uttermill.tasks.preload")
-    preloaded.READY_AT = ready_at  # type: ignore[attr-defined]
+    preloaded.READY_AT = time.time()  # type: ignore[attr-defined]
     sys.modules["uttermill.tasks.preload"] = preloaded
     with tempfile.TemporaryDirectory(prefix="uttermill-width-") as home:
         made: list[Worker] = []
@@ -88,5 +86,4 @@ if __name__ == "__main__":
         asyncio.run(schedule())
     else:
         dask.config.set(QUIET)
-        ready_at = time.time() if sys.argv[1] == "workers" else None
-        asyncio.run(work(sys.argv[2], int(sys.argv[3]), ready_at))
+        asyncio.run(work(sys.argv[2], int(sys.argv[3])))

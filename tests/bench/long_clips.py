@@ -1,7 +1,7 @@
 """Completeness of the texts of clips of 15 to 30 s, compared with faster-whisper's own two ways.
 
     UTTERMILL_CORPUS=… python -m tests.bench.long_clips
-        [clips] [verdict] [holes] [--clips 96] [--seed 0] [--without-batched] [--json]
+        [clips] [verdict] [holes] [--clips 96] [--seed 0] [--json]
 
 clips:   clips made of the corpus's sentences (`speech_mixtures.py`), each heard as one utterance:
          by our backend, by the engine's own loop, by its batched pipeline. Each eight have one
@@ -29,7 +29,6 @@ from typing import Any
 from tests.bench import _holes, speech_mixtures
 from tests.bench._hearing import (
     GROUP,
-    LEAST,
     Way,
     batched,
     compare,
@@ -54,34 +53,15 @@ LACKING = 0.15  # of its words: a text that lacks more is not whole
 SHOWN = 2 * GROUP  # clips after which a table of them is shown: thrice eight, which are all kinds
 
 
-def print_shorter(ours: Way, theirs: Way, mixtures: Sequence[Mixture]) -> None:
-    """Clips in which `ours` has under 90 % of the words of `theirs`, in full, and whether those
-    were said: words beyond the reference are invented."""
-    for mixture, mine, other in zip(mixtures, ours.texts, theirs.texts, strict=True):
-        here, there = (counted(mixture.text, t, mixture.language) for t in (mine, other))
-        if here.heard >= LEAST * there.heard and here.covered >= LEAST * there.covered:
-            continue
-        lacking = here.covered < LEAST * there.covered
-        print(f"{mixture.name}, {mixture.language}, {mixture.seconds:.1f} s: "
-              f"{'words are missing' if lacking else 'the surplus words were not said'}\n"
-              f"  said, {here.words} words: {mixture.text}")  # fmt: skip
-        for way, text, count in ((ours, mine, here), (theirs, other, there)):
-            print(f"  {way.name}, {count.heard} words, {count.inserted} of them not said, "
-                  f"{count.deleted} missing: {text.strip()}", flush=True)  # fmt: skip
-
-
 def clips(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
     mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
     print(f"clips: {len(mixtures)}, {sum(m.seconds for m in mixtures) / 60:.1f} minutes")
-    ways = [Way("ours", ours(model)), Way("loop", loop(model))]
-    if not args.without_batched:
-        ways.append(Way("batched", batched(model)))
+    ways = [Way("ours", ours(model)), Way("loop", loop(model)), Way("batched", batched(model))]
     rows: list[dict[str, Any]] = []
     for count in compare(ways, mixtures):
         if count % SHOWN == 0 or count == len(mixtures):
             rows = summary("clips", ways, mixtures[:count], "loop")
             show(rows, "loop")
-    print_shorter(ways[0], ways[1], mixtures)
     return rows
 
 
@@ -176,7 +156,6 @@ def main() -> None:
         "--clips", type=int, default=96, help="made ones; a multiple of 8 has all kinds"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--without-batched", action="store_true", help="saves a third of the time")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.corpus is None or not set(args.parts) <= set(PARTS):

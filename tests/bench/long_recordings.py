@@ -8,7 +8,7 @@ files, in which 0.4 to 1.2 s of faint noise separate the sentences. Each way cut
 
 ours:    the line with its default cutting. "Packaged": the texts that the default rules let
          through, what they drop counts as deleted; with the seconds of sentences that were dropped,
-         by reason. "Clip by clip" also counts words that went to a neighbouring clip.
+         by reason.
 batched: the batched pipeline; loop: window after window, with the text before as prompt;
 fresh:   the loop without that text; vad: the loop over what its voice detector lets through.
 
@@ -170,30 +170,6 @@ def _dropped(mixture: Mixture, ledger: Sequence[dict[str, Any]]) -> dict[str, fl
     return {reason: round(total, 2) for reason, total in sorted(seconds.items()) if total > 0}
 
 
-def pairs(mixture: Mixture, heard: Sequence[Placed]) -> list[tuple[str, str]]:
-    """(reference, hypothesis) of the smallest groups of clips with whole sentences, because a word
-    in the neighbouring clip is missing in one clip and superfluous in the other."""
-    spans = [(start / RATE, end / RATE) for start, end in mixture.bounds]
-    owners = [_owners(span, heard) for span in spans]
-    group = list(range(len(heard)))  # the first clip of each clip's group
-    for own in owners:
-        first = min(group[place] for place in own)
-        joined = {group[place] for place in own}
-        group = [first if one in joined else one for one in group]
-    found: dict[int, tuple[list[str], list[str]]] = {at: ([], []) for at in sorted(set(group))}
-    for clip, at in zip(heard, group, strict=True):
-        found[at][1].append(clip.text)
-    for sentence, own in zip(mixture.sentences, owners, strict=True):
-        found[group[own[0]]][0].append(sentence.text)
-    return [(" ".join(said), " ".join(texts)) for said, texts in found.values()]
-
-
-def _owners(span: tuple[float, float], heard: Sequence[Placed]) -> list[int]:
-    """Clips that hold more than 0.15 s of a span; where there is none, the nearest."""
-    shared = [min(span[1], clip.end) - max(span[0], clip.start) for clip in heard]
-    return [i for i, seconds in enumerate(shared) if seconds > 0.15] or [int(np.argmax(shared))]
-
-
 def compared(mixture: Mixture, model: Any, ways: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each way; ours, which comes first, has more columns."""
     heard: list[Heard] = []
@@ -213,17 +189,13 @@ def compared(mixture: Mixture, model: Any, ways: Sequence[str]) -> list[dict[str
 
 
 def _packaged(mixture: Mixture, heard: Heard) -> dict[str, Any]:
-    language = mixture.language
-    counts = [counted(*pair, language) for pair in pairs(mixture, heard.clips)]
-    packaged = counted(mixture.text, heard.packaged, language)
+    packaged = counted(mixture.text, heard.packaged, mixture.language)
     columns = {
-        "by_clip": round(100 * sum(c.errors for c in counts) / sum(c.words for c in counts), 2),
         "packaged": round(100 * packaged.errors / packaged.words, 2),
         "packaged_gone": _hearing.gone(mixture, heard.packaged),
         "dropped_seconds": heard.dropped,
     }
     print(
-        f"  ours, clip by clip ({len(heard.clips)} clips): {columns['by_clip']} %\n"
         f"  ours, packaged ({sum(clip.packaged for clip in heard.clips)} clips): "
         f"{columns['packaged']} %, sentences gone {columns['packaged_gone']}, seconds of "
         f"sentences dropped {heard.dropped or 'none'}", flush=True,

@@ -90,18 +90,9 @@ class Bench:
     def _ours(
         self, row: str, who: str, source: Path, out: Path, sets: Sequence[str], **more: Any
     ) -> Result:
-        command = [
-            sys.executable,
-            "-m",
-            "uttermill.flows.cli",
-            "run",
-            "--json",
-            "--source",
-            str(source),
-        ]
-        command += ["--out", str(out)]
-        for each in (*PLAIN, *sets):
-            command += ["--set", each]
+        command = [sys.executable, "-m", "uttermill.flows.cli", "run", "--json"]
+        command += ["--source", str(source), "--out", str(out)]
+        command += [f"--set={each}" for each in (*PLAIN, *sets)]
         cost = measured(command, self.environment, **more)
         told = _last_json(cost.said)
         kept = told.get("utterances", {}).get("packaged")
@@ -325,18 +316,10 @@ ROWS: Mapping[str, Callable[[Bench, Path], None]] = {
 
 def table(results: Sequence[Result]) -> str:
     """Markdown; medians over rounds, with the range of CPU where there were several."""
-    heads = (
-        "row",
-        "who",
-        "CPU s",
-        "wall s",
-        "MB at once",
-        "MB in one process",
-        "kept",
-        "exit",
-        "wrong %",
-    )
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = [
+        "| row | who | CPU s | wall s | MB at once | MB in one process | kept | exit | wrong % |",
+        "|---" * 9 + "|",
+    ]
     groups: dict[tuple[str, str], list[Result]] = {}
     for each in results:
         groups.setdefault((each.row, each.who), []).append(each)

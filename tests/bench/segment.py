@@ -11,21 +11,17 @@ on the whole file with its own pads of 30 ms, with ours of 100 ms, and on fresh 
 A word is lost when more than half of its speech lies outside of all utterances, clipped when 40 ms
 or more do; both are "words hurt". Speech that the noise covers is not counted. `long` are real
 recordings of the corpus: their segments are known, their words are not, so their first and last
-0.3 s of speech stand for words. CPU seconds are those of the segmenter alone; the memory is what a
-process that streams a recording of so many minutes grows by.
+0.3 s of speech stand for words. CPU seconds are those of the segmenter alone.
 """
 
 import argparse
 import json
-import multiprocessing
 import os
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from tests.bench._cut_table import Clock, Table
-from tests.helpers import cut_mixture, cut_sentences, cut_ways, real_recordings
+from tests.bench._cut_table import Table
+from tests.helpers import cut_mixture, cut_sentences, real_recordings
 from tests.helpers.cut_mixture import Made
 
 HOUR = Made("prelude", minutes=60, levels=(-35, -20), pauses=(0.3, 12), sounds=0.4, seed=20)
@@ -50,38 +46,6 @@ def mixtures(minutes: float) -> list[Made]:
         WORDS("single words", levels=(-35, -20), seed=10),
         WORDS("single words, 20 dB", levels=(-28, -22), snr=20, seed=11),
     ]
-
-
-def stream(corpus: Path, minutes: float, answers: Any) -> None:
-    """Stream a recording of so many minutes through the segmenter, in a process of its own."""
-    sentences, sounds = cut_sentences.load(corpus), cut_mixture.other_sounds(corpus)
-    recording = cut_mixture.plan(Made("stream", minutes=minutes, sounds=0.3), sentences, sounds)
-    before, clock = _memory_mb("VmRSS"), Clock()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
-    clock.run(cut_ways.ours(), recording.blocks())
-    answers.put((recording.frames / 100, clock.spent, _memory_mb("VmHWM") - before))
-
-
-def _memory_mb(field: str) -> float:
-    """Of this process: VmRSS, what it holds now; VmHWM, the most it held."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
-
-
-def memory(corpus: Path, lengths: Iterable[float]) -> list[dict[str, float]]:
-    context, rows = multiprocessing.get_context("spawn"), []
-    for minutes in lengths:
-        answers = context.Queue()
-        process = context.Process(target=stream, args=(corpus, minutes, answers))
-        process.start()
-        seconds, cpu, grown = answers.get(timeout=3600)
-        process.join()
-        rows.append({"minutes": seconds / 60, "cpu_seconds": cpu, "grown_mb": grown})
-        print(
-            f"stream of {seconds / 60:.0f} minutes: {cpu:.1f} CPU seconds, {seconds / cpu:.0f} x "
-            f"real time, memory grown by {grown:.0f} MB", flush=True,
-        )  # fmt: skip
-    return rows
 
 
 def main() -> None:
@@ -114,8 +78,6 @@ def main() -> None:
     found = table.as_json()
     speeds = found["times_real_time"].items()
     print("\n" + ", ".join(f"{way} {speed:.0f} x real time" for way, speed in speeds))
-    if "memory".startswith(asked):
-        found["streams"] = memory(args.corpus, (args.minutes, 120))
     if args.json:
         print(json.dumps(found))
 

@@ -2,13 +2,11 @@
 sleep.
 
     python -m tests.bench.width [--workers 1000] [--shards 4000] [--seconds 2] [--recordings 1]
-                                [--kill 0] [--strangers 0] [--database postgres|sqlite]
-                                [--processes 4]
+                                [--database postgres|sqlite] [--processes 4]
 
 Shards have 15 minutes in `--recordings` recordings, and each of their three stages takes
 `--seconds`; 2 of these are 150 x real time. The simulated workers are real Dask workers, many in a
-process. `--kill`: this many of these processes are killed when two fifths of the shards have ended;
-`--strangers`: this many additional workers are refused.
+process.
 
 Prints shards a second, in all and while more shards were waiting; CPU ms for each shard and largest
 memory of flow, server, scheduler, workers and database, from the first shard on; and the share of
@@ -61,15 +59,14 @@ def child(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @contextmanager
-def children(count: int, address: str, workers: int, strangers: int) -> Iterator[list[int]]:
+def children(count: int, address: str, workers: int) -> Iterator[list[int]]:
     with ExitStack() as stack:
-        shares = [("workers", workers // count + (n < workers % count)) for n in range(count)]
-        started = [
-            stack.enter_context(child(kind, address, str(number)))[0].pid
-            for kind, number in [*shares, ("strangers", strangers)]
+        shares = [workers // count + (n < workers % count) for n in range(count)]
+        yield [
+            stack.enter_context(child("workers", address, str(number)))[0].pid
+            for number in shares
             if number
         ]
-        yield started
 
 
 class Used:
@@ -151,7 +148,6 @@ def measured(
     worker.run_stage = _width_workers.run_stage  # type: ignore[assignment]
     out, scratch = home / "out", home / "scratch"
     scratch.mkdir(parents=True)
-    options.kill, to_kill = 0, roots["workers"][: options.kill]
     job = Job(out, scratch=scratch, item_timeout=options.seconds)
     names = [f"shard-{number:06d}" for number in range(shards)]
     row = {field.name: None for field in RECORDINGS}
@@ -164,7 +160,6 @@ def measured(
     busy: list[int] = []
     stages = [0]
     admitted: list[float] = []
-    losses: dict[str, int] = {}
 
     @flow(name="width", persist_result=False)
     def run() -> int:
@@ -179,9 +174,6 @@ def measured(
             def chain(shard: str) -> list[Done]:
                 pipeline.chain(job, shard, AUDIO, executor, observer)
                 ended.append(time.monotonic())
-                if len(ended) == round(0.4 * shards):
-                    for pid in to_kill:
-                        os.kill(pid, signal.SIGKILL)
                 return []
 
             over = threading.Event()
@@ -198,7 +190,6 @@ def measured(
             finally:
                 over.set()
                 stages[0] = observer.task_runs
-                losses.update(vars(executor.dispatcher.losses))
                 wall.append(time.monotonic() - begin)
         return 0
 
@@ -227,7 +218,6 @@ def measured(
         "share_of_workers_time": round(
             3 * options.seconds * len(ended) / (options.workers * wall[0]), 3
         ),
-        "losses": losses,
         "task_runs": stages[0],
         "history_complete": complete,
         "history_late_seconds": round(late, 1),
@@ -239,10 +229,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--shards", type=int, default=4000)
-    parser.add_argument("--strangers", type=int, default=0, help="workers that are refused")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--recordings", type=int, default=1, help="of a shard")
-    parser.add_argument("--kill", type=int, default=0, help="processes of workers")
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
     options = parser.parse_args()
@@ -266,8 +254,7 @@ def main() -> None:
             server = stack.enter_context(LocalServer())
             scheduler, address = stack.enter_context(child("scheduler"))
             began = time.monotonic()
-            how = (options.processes, address, options.workers, options.strangers)
-            workers = stack.enter_context(children(*how))
+            workers = stack.enter_context(children(options.processes, address, options.workers))
             joined = round(time.monotonic() - began, 1)
             stack.enter_context(using(server.wait_ready(), server.auth))
             roots |= {"server": [server.pid], "scheduler": [scheduler.pid], "workers": workers}

@@ -11,7 +11,6 @@ import soundfile as sf
 
 from tests.helpers import corpus, tiers
 from uttermill.tasks import plugins
-from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.insight.estimating.expected import Expected
 from uttermill.tasks.settings import Plugin
@@ -246,24 +245,6 @@ def test_a_killed_run_is_finished_without_a_cause(home: Path) -> None:
     assert told["transcribe"] == (10, 0)
     assert plan.changes == []
     assert plan.stages["transcribe"].because == {}
-
-
-@pytest.mark.nightly
-def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
-    for path in sorted((home / "in").glob("*.wav"))[:2]:
-        path.unlink()
-    foreseen = planned(asked(home), asked(home))[1].refusal
-    with pytest.raises(RunError) as caught:
-        corpus.run(asked(home))
-    assert foreseen == str(caught.value)
-    plan = planned(asked(home), asked(home))[1]
-    assert plan.removed == 0, "the refused run has noted it"
-    assert plan.refusal == foreseen
-    assert planned(asked(home, package={"max_removed_fraction": 0.2}), None)[1].refusal is None
-    corpus.run(asked(home, package={"max_removed_fraction": 0.2}))
-    assert planned(asked(home), asked(home))[1].refusal is None, "the newest version lacks them"
-    (home / "in/r05.wav").unlink()
-    assert "1 of the 8 recordings of v0002" in str(planned(asked(home), asked(home))[1].refusal)
 
 
 @pytest.mark.nightly

@@ -253,10 +253,6 @@ def test_no_folder_has_too_many_files(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(sizes) == 6
 
 
-def test_the_default_bound_of_a_folder() -> None:
-    assert metadata_csv.FOLDER_GROUPS * metadata_csv.FOLDER_CLIPS < 100_000
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("profile", tiers.few(READERS, *list(READERS)[:2]))
 def test_a_list_has_full_paths_and_its_header_once(tmp_path: Path, profile: str) -> None:

@@ -163,20 +163,6 @@ def heard(folder: Path, codec: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("codec", ["opus", "mp3"])
-@pytest.mark.nightly
-def test_a_damaged_checkpoint_is_not_encoded(tmp_path: Path, codec: str) -> None:
-    """Nobody could see it afterwards, as other samples are what a lossy codec gives."""
-    corpus.make(tmp_path / "in", 4)
-    plain = corpus.run(corpus.job(tmp_path))[0]
-    blob = next(path for path in (tmp_path / "out" / "audio").rglob("*.pcm"))
-    corpus.flip(blob, 100)
-    job = corpus.job(tmp_path, package={"formats": [{"use": "webdataset", "audio": codec}]})
-    again = corpus.run(job)[0]
-    assert clips(again.path) == clips(plain.path)
-    assert verify(again.path) == []
-
-
 def test_another_clip_of_another_length_is_a_fault(tmp_path: Path) -> None:
     use = {"use": "metadata_csv", "profile": "piper", "audio": "opus"}
     [shard] = published.publish(tmp_path, use["use"], [[published.row(0), published.row(1)]], {},

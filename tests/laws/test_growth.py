@@ -123,7 +123,8 @@ def test_a_new_text_rewrites_its_tar_only(tmp_path: Path) -> None:
     corpus.run(corpus.job(tmp_path, sources=source, package=TAR))
     before = tars(tmp_path / "out/datasets/v0001")
     corpus.listed(tmp_path / "in", 8, tmp_path / "list.jsonl", r05="quite other words")
-    two, _ = corpus.run(corpus.job(tmp_path, sources=source, package=TAR))
+    two, counts = corpus.run(corpus.job(tmp_path, sources=source, package=TAR))
+    assert counts["filter"] == counts["resample"] == counts["transcribe"] == (0, 8)
     after = tars(two.path)
     assert [before[n] == after[n] for n in before].count(False) == 1
     assert verify(two.path) == []

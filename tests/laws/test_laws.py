@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus, killed_runs, own_mounts, tiers
 from tests.helpers.corpus import STAGES
-from uttermill.tasks import pipeline, plugins, scoring
+from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.accounting import ledger, summary
 from uttermill.tasks.base.errors import ConservationError, CorruptManifest, MillError, RunError
 from uttermill.tasks.base.schema import LEDGER
@@ -195,47 +195,6 @@ def test_replaced_content_is_computed_again(own: Path) -> None:
     assert counts == {**dict.fromkeys(STAGES, (1, 9)), "package": (10, 0)}
     new = {r["recording"]: r["sha256"] for r in table(published, "utterances")}
     assert {name for name in new if new[name] != old[name]} == {"c/r04.wav"}
-
-
-@pytest.mark.nightly
-def test_deleted_recording_leaves_with_a_reason(own: Path) -> None:
-    (own / "in" / "r04.wav").unlink()
-    published, counts = corpus.run(corpus.job(own))
-    assert counts == {**dict.fromkeys(STAGES, (0, 9)), "package": (9, 0)}
-    rows = [r for r in table(published) if r["recording"] == "c/r04.wav"]
-    assert [(r["outcome"], r["stage"], r["reason"], r["samples"]) for r in rows] == [
-        ("dropped", "shard", "source_removed", 0)
-    ]
-    assert published.summary["reasons"]["shard.source_removed"] == {"items": 1, "seconds": 0.0}
-    assert not corpus.run(corpus.job(own))[0].new
-    corpus.add(own / "in", 4)  # it comes back, with another inode
-    back, counts = corpus.run(corpus.job(own))
-    expect(counts, shard=(1, 9), package=(1, 9))
-    assert clips(back.path) == clips(own / "out/datasets/v0001")
-
-
-@pytest.mark.nightly
-def test_changed_reference_costs_no_audio(own: Path) -> None:
-    listing = own / "list.jsonl"
-    source = [{"kind": "jsonl", "path": str(listing), "name": "c"}]
-    job = corpus.job(own, out=own / "other", sources=source)
-    corpus.listed(own / "in", 10, listing)
-    assert corpus.run(job)[1] == FIRST
-    corpus.listed(own / "in", 10, listing, r03="quite another text")
-    published, counts = corpus.run(job)
-    expect(counts, package=(10, 0))
-    (row,) = [r for r in table(published, "utterances") if r["source_id"] == "k3"]
-    assert (row["text"], row["text_source"]) == ("quite another text", "reference")
-    score = scoring.score("quite another text", row["hypothesis"], "en")
-    counted = (row["words"], row["word_errors"], row["chars"], row["char_errors"])
-    assert counted == (score.words, score.word_errors, score.chars, score.char_errors)
-    # Without a reference there is nothing to count, and the recogniser's text is packaged.
-    corpus.listed(own / "in", 10, listing, r03="")
-    published, counts = corpus.run(job)
-    expect(counts, package=(10, 0))
-    (row,) = [r for r in table(published, "utterances") if r["source_id"] == "k3"]
-    assert (row["text"], row["text_source"]) == (row["hypothesis"], "asr")
-    assert (row["words"], row["word_errors"], row["chars"], row["char_errors"]) == (None,) * 4
 
 
 def test_transient_settings_change_nothing(again: Callable[..., Job], tmp_path: Path) -> None:

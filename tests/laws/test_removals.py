@@ -170,18 +170,6 @@ def test_from_a_folder_to_a_list(tmp_path: Path, before: Path, relative: bool) -
     assert computed(job) == NOTHING
 
 
-@pytest.mark.nightly
-def test_to_another_root_and_another_name(tmp_path: Path, before: Path) -> None:
-    other = tmp_path / "elsewhere" / "deep"
-    other.parent.mkdir()
-    shutil.move(before, other)
-    assert computed(corpus.job(tmp_path, sources=[listed(tmp_path, other, other, True)])) == NOTHING
-    above = {"kind": "folder", "path": str(other.parent), "name": "renamed"}
-    published, _ = corpus.run(corpus.job(tmp_path, sources=[above]))
-    assert published.summary["utterances"]["packaged"] == COUNT
-    assert computed(corpus.job(tmp_path, sources=[above])) == NOTHING
-
-
 @pytest.mark.full
 def test_a_new_root_with_one_more_file_costs_that_file(tmp_path: Path, before: Path) -> None:
     other = tmp_path / "other"

@@ -210,20 +210,6 @@ def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
         looks.forget()
 
 
-@pytest.mark.parametrize(
-    "text",
-    tiers.few(
-        ["", "{", "[1]", "null", '{"format": 0}', '{"format": 1}'], "{", "[1]", '{"format": 1}'
-    ),
-)
-@pytest.mark.nightly
-def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
-    note(home).write_text(text)
-    corpus.run(asked(home))
-    assert looks.gathered == 1
-    assert json.loads(note(home).read_text())["version"]["number"] == 1
-
-
 @pytest.mark.parametrize("step", tiers.few(stage.PER_SHARD, "resample"))
 @pytest.mark.nightly
 def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:

@@ -251,19 +251,6 @@ def test_a_tar_that_was_written_over_is_not_copied_on(s3: S3, url: str, job: Job
 
 
 @pytest.mark.nightly
-def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: Job) -> None:
-    there = remote(job, url)
-    left = there.out / "datasets" / "v0001"
-    for name in ("wenet/train/shards_000000000.tar", ".plan/rows.arrow", "extra"):
-        OBJECTS.put(left / name, b"half of it")
-    assert versions.all_of(there.out) == []
-    assert versions.newest(there.out) is None
-    corpus.run(job)
-    corpus.run(there)
-    assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
-
-
-@pytest.mark.nightly
 def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     for number in (10, 11, 12):

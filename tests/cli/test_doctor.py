@@ -16,8 +16,6 @@ from uttermill.tasks.audio import codecs
 from uttermill.tasks.base import memory_limits
 from uttermill.tasks.stages.spawn_check import started_afresh
 
-ROOT = Path(__file__).parents[2]
-
 
 def good() -> dict[str, dict[str, Any]]:
     """Facts of two sound workers."""

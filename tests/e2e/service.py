@@ -21,7 +21,6 @@ from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
 from tests.faults.command import LONGEST, PATIENCE, ROOT, TOKEN, Site, alive, soon
 from tests.helpers import signals
-from uttermill.flows.run import run_folder
 from uttermill.flows.server.server import using
 
 #: How often a worker and `serve` ask for work, in seconds; 10 and more by default. Each question
@@ -157,11 +156,6 @@ def _set(run: UUID, state: State[Any]) -> None:
 
 def flow_run(run: UUID) -> FlowRun:
     return _client.get().read_flow_run(run)
-
-
-def newest(out: str) -> UUID:
-    """The flow run that was begun last for an OUT."""
-    return UUID(next(iter(run_folder.last_flow_runs(Path(out)))))
 
 
 def state(run: UUID) -> State[Any]:

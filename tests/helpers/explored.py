@@ -13,7 +13,6 @@ WORDS = "river stone amber winter island evening journey meadow harbour yellow o
 REASONS = ("too_short", "too_long", "silent", "clipped", "wrong_language", "confidence_low")
 MEASURES = ("duration", "snr", "silence_fraction", "loudness", "dnsmos_ovrl")
 PER_RECORDING = 20
-TOKEN = "bench"
 
 
 def make(out: Path, count: int) -> None:

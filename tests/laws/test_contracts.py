@@ -27,7 +27,6 @@ from uttermill.tasks.shard_store import enhanced
 from uttermill.tasks.stages import contract, filter, resample, transcribe
 from uttermill.tasks.stages.contract import Stage, StageModule
 
-ROOT = Path(__file__).parents[2]
 ON_SHELVES = [(shelf, use) for shelf in shelves.SHELVES for use in shelves.names(shelf)]
 OF_OUR_OWN = [
     ("filters", "tests.plugins.costly"),

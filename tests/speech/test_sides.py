@@ -1,4 +1,4 @@
-"""Which channels hold different voices: calls, rooms, music. The bench has many more of each."""
+"""Which channels hold different voices: calls, rooms, music."""
 
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -81,7 +81,6 @@ def test_words_with_times_are_masked_as_one(tmp_path: Path) -> None:
 
 
 PHONE = "four one five five five five two six seven one"
-SECRETS = ("555-2671", "two six seven one", "jsmith", "dot smith", "4111 1111", "0532 0130")
 
 
 @pytest.mark.parametrize("action", ["mask", "drop"])

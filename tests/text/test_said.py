@@ -226,7 +226,6 @@ def test_what_differs_has_errors(one: str, other: str, language: str) -> None:
 FIGURES = st.lists(st.integers(0, 9), min_size=3, max_size=12)
 MARKS = st.sampled_from([",", ", ", " ", "、", "，", "-", "–"])
 HAN = "零一二三四五六七八九"
-ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,5 +1,5 @@
-"""Makes the two sides of a call worse, or a recording that is no call, which `channels: auto` has to
-distinguish. Noise is white, at -65 dBFS by default."""
+"""Makes calls worse, and recordings that are no calls, which `channels: auto` has to distinguish;
+noise is white, at -65 dBFS by default."""
 
 from collections.abc import Sequence
 

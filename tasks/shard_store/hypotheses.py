@@ -14,7 +14,7 @@ from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
 from ..settings import TranscribeSettings
 from ..settings.job import Job, Spoken
-from .utterance import HeardUtterance, Vote, is_doubtful, is_surer, vote_of
+from .utterance import HeardUtterance, Vote, is_doubtful, is_surer, more_probable, vote_of
 
 #: The filter whose label and measure vote with `transcribe.language_by: sound`.
 BY_SOUND = ("audio_language", "audio_language_probability")
@@ -134,8 +134,12 @@ def _elected(
     row_in_it = _scored(other, lookup(other))
     if row_in_it is None:
         return other._replace(transcript=None)
-    if not _sound(row_in_it) or is_surer(row, row_in_it):
+    if not _sound(row_in_it):
         return first_hearing
+    if is_surer(row, row_in_it):
+        confirms = vote is None or vote.language is None
+        text = more_probable(row, row_in_it) if confirms else row
+        return first_hearing._replace(transcript=text)
     detected = {name: row.get(name) for name in ("detected_language", "detected_probability")}
     return other._replace(transcript=cast(TranscriptRow, {**row_in_it, **detected}))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import exp
 from typing import NamedTuple
 
 from .. import scoring
@@ -253,6 +254,16 @@ def is_surer(row: TranscriptRow, in_it: TranscriptRow) -> bool:
         return written
     score, score_in_it = row["avg_logprob"], in_it["avg_logprob"]
     return score is not None and score_in_it is not None and score > score_in_it + SURER
+
+
+def more_probable(row: TranscriptRow, in_it: TranscriptRow) -> TranscriptRow:
+    """The row of a clip that keeps its text: the odds of its language, times how much likelier that
+    text is than the one in the other language, if each word is a token."""
+    p, score, score_in_it = row["language_probability"], row["avg_logprob"], in_it["avg_logprob"]
+    if not p or score is None or score_in_it is None or score <= score_in_it:
+        return row
+    likelier = exp((score - score_in_it) * (len(scoring.words(row["normalised"] or "")) + 1))
+    return {**row, "language_probability": p * likelier / (p * likelier + 1 - p)}
 
 
 def is_doubtful(row: TranscriptRow, spoken: Sequence[str]) -> bool:

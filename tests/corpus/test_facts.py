@@ -40,11 +40,14 @@ def test_damaged_facts_are_gathered_again(base: Path, tmp_path: Path, damage: by
     shutil.copytree(base, tmp_path / "c", symlinks=True)
     chosen = job(tmp_path / "c")
     sound = what_if.of_shards(chosen)
+    listening = job(tmp_path / "c", transcribe={"backend": {"use": "tests.plugins.guessing_asr"}})
+    assert source_languages.of_sources(chosen) == {}, "invented words are in no language"
+    assert "last run heard en" in source_languages.of_sources(listening)["c"]
     [part] = (chosen.out / "manifests/package/facts").glob("*/limits.arrow")
     data = part.read_bytes()
     part.write_bytes(data[:100] + damage * 100 + data[200:])
     assert what_if.of_shards(chosen) == sound
-    assert source_languages.of_sources(chosen) == {}
+    assert source_languages.of_sources(listening) == {}
 
 
 def counted(patch: pytest.MonkeyPatch) -> list[int]:

@@ -214,15 +214,20 @@ def test_doubtful_clips_are_heard_again_in_the_language_of_their_source(tmp_path
     assert view.transcripts.keys() <= view.wanted_texts, "prune keeps both texts of a clip"
 
 
-@pytest.mark.parametrize(("name", "value"), [("LOGPROB", -0.05), ("PROBABILITY", 0.95)])
+@pytest.mark.parametrize(
+    ("name", "value", "probability"),
+    [("LOGPROB", -0.05, 0.76), ("PROBABILITY", 0.95, 0.95)],  # 4 words are exp(5 * 0.15) as likely
+)
 def test_a_surer_text_and_a_sure_language_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float, probability: float
 ) -> None:
     monkeypatch.setattr(guessing_asr, f"GUESSED_{name}", value)
     whole = job(tmp_path, range(10), {**GUESSING, "verdicts": [{"use": "empty_text"}]})
     version, counts = corpus.run(whole)
     texts = [row["text"] for _, row in sorted(rows(version.path).items())]
     assert texts == ["some words in cy"] * 3 + ["some words in en"] * 7
+    row = rows(version.path)["c/r00.wav"]
+    assert row["language_probability"] == pytest.approx(probability, abs=0.005)
     assert counts["transcribe"] == (10, 0)
 
 

@@ -24,7 +24,7 @@ from .base.logs import log
 from .publish import package, safeguards
 from .publish.unchanged import UpToDate
 from .runs import publish
-from .runs.executor import Executor, Here, Observer, Published, Sharded, Totals
+from .runs.executor import Elected, Executor, Here, Observer, Published, Sharded, Totals
 from .settings.job import Done, Job, Spoken
 from .shard_store import decision_log, manifest, source_languages
 from .shard_store.index import ROOTS, Index
@@ -181,9 +181,9 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
             scratch = executor.listing(job)
             work = partial(publish.publish, job, sharding.shards, executor, scratch, state)
             published = observer.step("package", work)
-            if not isinstance(published, Published):
+            if isinstance(published, Elected):
                 log.info("doubtful clips are heard again in the languages of their sources")
-                begun.languages, begun.state = published, None
+                begun.languages, begun.state = published.languages, None
                 totals.begin_again()
                 continue
         except NothingLeft as error:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..accounting.broken import BrokenCount, Unreachable
 from ..base.json_types import Arrived, Balance, JsonObject, Summary
-from ..settings.job import Cost, Done, Job
+from ..settings.job import Cost, Done, Job, Spoken
 from ..shard_store.index import Index
 from ..stages import stage
 from ..stages.call import Call, CostMeter, Result
@@ -48,6 +48,15 @@ class Published:
     linked: int = 0  # and those whose files are linked from the previous version
     arrived: Arrived | None = None  # by this version; None if no version was made
     restored: list[str] = field(default_factory=list)  # lost files of it that were made again
+
+
+@dataclass(slots=True)
+class Elected:
+    """Languages of sources by a vote, other than the job's: clips have to be heard in them before
+    a version is published."""
+
+    languages: Spoken
+    done: Done
 
 
 class Totals:

@@ -21,7 +21,7 @@ from ..settings.job import Done, Job, Spoken
 from ..shard_store import manifest
 from ..stages.call import Call, Deadline, Limits, of_shards
 from ..storage import lock, publication, versions
-from .executor import Executor, Published
+from .executor import Elected, Executor, Published
 
 HOUR = 3600.0
 TARS_OF_LINK = 128  # about as many tars as one call links (`tables.ROWS` clips)
@@ -43,12 +43,11 @@ WRITE = Call("package", "write", plan.write, _of_tars(2))  # and read back
 
 def publish(
     job: Job, shards: Sequence[str], executor: Executor, scratch: Path, state: UpToDate
-) -> Published | Spoken:
+) -> Published | Elected:
     """Decide, gather, write output shards and read them back on the workers, then publish, unless
     `state` knows that the newest version is up to date; files that it has lost are made again.
     RunError if OUT was moved meanwhile; CorruptManifest when a blob is damaged: it has been
-    removed, and the chains must run again. They must run, too, if it returns other languages of
-    sources than the job's."""
+    removed, and the chains must run again. They must run again after `Elected`, too."""
     began, laps = time.monotonic(), Laps()
     lock.check(job.out)
     versions.clean(job.out)
@@ -67,7 +66,7 @@ def publish(
         laps.end("decide")
         gathered, numbers = gather(job, batches, executor, scratch, lost)
         if not isinstance(gathered, Gathered):
-            return gathered
+            return Elected(gathered, Done("package", "", wall=time.monotonic() - began))
         storage.store_of(scratch).clear(scratch)
         laps.end("gather")
         counts, balance = gathered.summary, gathered.balance

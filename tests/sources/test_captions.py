@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.sources.test_texts_beside import details, listed, one, put, reasons, recordings
-from uttermill.tasks.recording import Segment
+from uttermill.tasks.recording import Segment, TimedWord
 
 LINES = ["we begin with", "a line of words", "and then another", "which ends it"]
 
@@ -53,6 +53,12 @@ def test_each_word_of_roll_up_captions_is_said_once(tmp_path: Path, kind: str) -
 TTML = """<?xml version="1.0"?><tt xmlns="http://www.w3.org/ns/ttml"><body><div>
 <p begin="00:00:01.000" end="00:00:02.500">One<br/>two.</p>
 <p begin="3s" dur="1500ms"><span>Three.</span></p></div></body></tt>"""
+
+
+def test_words_of_lyrics_have_times(tmp_path: Path) -> None:
+    said = READ["the words of a line of lyrics, all times from 0"][1]
+    first = (one(tmp_path, "a.ttml", said).segments or ())[0]
+    assert first.words == (TimedWord("One,", 1.0, 1.6), TimedWord("two.", 1.7, 2.5))
 
 
 def test_ttml_that_declares_entities_is_refused(tmp_path: Path) -> None:
@@ -488,6 +494,21 @@ READ: dict[str, tuple[str, str, dict[str, Any], list[tuple[float, float | None, 
          '<p begin="1s" end="2s">One<span>.</span></p></div><div><p>'
          '<span begin="3s" end="4s">Two.</span></p></div></body></tt>',
          {}, [(3, 4, "Two."), (11, 12, "One.")]),
+    "LRC with hours":
+        ("a.lrc", "[00:59:59.50]One two.\n[01:00:01.25]<01:00:01.25>Three. <01:00:02.00>Four.\n"
+         "[01:00:03:50]\n", {}, [(3599.5, 3601.25, "One two."), (3601.25, 3603.5, "Three. Four.")]),
+    "the words of a line of lyrics, all times from 0":
+        ("a.ttml", '<tt xmlns="http://www.w3.org/ns/ttml" xmlns:m="urn:m"><body dur="2:00.0">'
+         '<div begin="1.0" end="1:09.5"><p begin="1.0" end="2.5">'
+         '<span begin="1.0" end="1.5">O</span><span begin="1.5" end="1.6">ne</span>, '
+         '<span begin="1.7" end="2.5">two.</span>'
+         '<span m:role="x-translation">Eins, zwei.</span></p><p begin="1:08.0" end="1:09.5">'
+         '<span begin="1:08.0" end="1:09.5">Three.</span></p></div></body></tt>',
+         {}, [(1, 2.5, "One, two."), (68, 69.5, "Three.")]),
+    "the words of a line, timed from its beginning":
+        ("a.ttml", '<tt xmlns="http://www.w3.org/ns/ttml"><body><div><p begin="8s" end="12s">'
+         '<span begin="1s" end="2s">One</span>\n<span begin="2s" end="3s">two.</span></p></div>'
+         '</body></tt>', {}, [(9, 11, "One two.")]),
     "what translators note in braces is not said":
         ("a.ass", "[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,"
          "{\\i1}Said{\\i0}{a pun in French} so\n", {}, [(1, 2, "Said so")]),

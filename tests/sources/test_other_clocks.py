@@ -74,6 +74,7 @@ NTSC = 'frameRate="30" frameRateMultiplier="1000 1001"'
     [
         ('begin="00:00:05,000" end="7s"', "", (5.0, 7.0)),
         ('begin="0:00:05.000" end="00:00:07.000"', "", (5.0, 7.0)),
+        ('begin="5.5" end="1:07.0"', "", (5.5, 67.0)),
         ('begin="50t" end="70t"', 'frameRate="10"', (5.0, 7.0)),
         ('begin="00:00:05:05.1" end="7s"', 'frameRate="10" subFrameRate="2"', (5.5, 7.0)),
         ('begin="108000f" end="108060f"', NTSC, (3603.6, 3605.602)),
@@ -89,7 +90,7 @@ def test_times_of_ttml(tmp_path: Path, cue: str, head: str, times: tuple[float, 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("a.ttml", ttml('<p begin="5.5" dur="2s">One.</p>'), "1 cue without a time"),
+        ("a.ttml", ttml('<p begin="5" dur="2s">One.</p>'), "1 cue without a time"),
         ("a.ttml", ttml('<p begin="soon" end="7s">One.</p>'), "1 cue without a time"),
         ("a.srt", "1\n00:00:01:12 --> 00:00:02:12\nIn frames.\n", "1 cue without a time"),
         ("a.txt", "1.0\t1.0\tpoint\n2.0\t2.0\tpoint\n", "2 cues without a length"),

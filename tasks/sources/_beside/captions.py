@@ -14,11 +14,13 @@ import math
 import re
 from collections.abc import Callable
 from itertools import count, pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from ...base.errors import ItemError
+from ...recording import TimedWord
+from ...scoring import UNSPACED_CHARACTER
 from .._lists import clock
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, NoTranscript
@@ -33,14 +35,15 @@ _PRINTED = re.compile(rf"^\[{_CLOCK}{_ARROW}{_CLOCK}\](.*)", re.MULTILINE)  # by
 _NO_CUE = re.compile(r"(?:NOTE|STYLE|REGION|WEBVTT|X-TIMESTAMP-MAP=.*)(?:\s|$)")  # of WebVTT
 _HEADS = re.compile(r"^WEBVTT.*\n?(X-TIMESTAMP-MAP=.*)?", re.MULTILINE)  # of parts of a stream
 _FROM_ZERO = re.compile(r"LOCAL:(?:00:)?00:00\.000")
-_LRC = re.compile(r"\[(\d{1,3}:\d{2}(?:[.:]\d{1,3})?)\]")
+#: Minutes and seconds, often with hundredths; hours before them where four numbers stand there.
+_LRC = re.compile(r"\[((?:\d{1,2}:(?=\d\d:\d\d[.:]))?\d{1,3}:\d{2}(?:[.:]\d{1,3})?)\]")
 _LRC_OFFSET = re.compile(r"\[offset:\s*([+-]?\d{1,6})\s*\]", re.IGNORECASE)
-_LRC_WORD = re.compile(r"<\d{1,3}:\d{2}(?:[.:]\d{1,3})?>")
-_TTML_CLOCK = re.compile(r"(\d+):(\d{2}):(\d{2})(?:([.,]\d+)|:(\d{2,})(?:\.\d+)?)?")
+_LRC_WORD = re.compile(r"<(?:\d{1,2}:)?\d{1,3}:\d{2}(?:[.:]\d{1,3})?>")
+_TTML_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d{2})(?:([.,]\d+)|:(\d{2,})(?:\.\d+)?)?")
 #: How words are read, beside them.
 _READINGS = ("text", "textContainer", "delimiter")
 _NTSC = 1000 / 1001  # of 30 or 24 frames a second
-_OFFSET = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|f|t)")
+_OFFSET = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|f|t)|(\d+\.\d+)")  # lyrics lack the s
 _FRAMES = re.compile(r"\{(\d{1,9})\}\{(\d{1,9})\}(.*)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 FRAMES = 30.0  # a second, where a TTML states none
@@ -184,7 +187,7 @@ def lrc(text: str) -> Cues:
     timed: list[tuple[float, str]] = []
     for line in text.splitlines():
         # Some write hundredths as `01:02:33`.
-        times = (re.sub(r"(:.*):", r"\1.", time) for time in _LRC.findall(line))
+        times = (re.sub(r"(:.*):(\d+)$", r"\1.\2", time) for time in _LRC.findall(line))
         words = _LRC_WORD.sub("", _LRC.sub("", line)).strip()
         timed += [(max(clock(time) - early, 0.0), words) for time in times]
     if not timed:
@@ -226,13 +229,21 @@ def microdvd(text: str) -> Cues:
     return cues
 
 
+class _Piece(NamedTuple):
+    """Text in a paragraph, with the times of its span if it has some of its own; NaN: unknown."""
+
+    text: str
+    times: tuple[float, float] | None = None
+
+
 class _Ttml:
     """Collects the paragraphs of a TTML, and their parts that have times of their own. Times count
-    from the beginning of what they are in."""
+    from the beginning of what they are in, or, in lyrics, all from 0."""
 
-    def __init__(self, root: Element) -> None:
+    def __init__(self, root: Element, from_zero: bool = False) -> None:
         named = _attributes(root)
-        self.cues, self._pace = Cues(), 1.0
+        self.cues, self._pace, self._from_zero = Cues(), 1.0, from_zero
+        self.over = False  # whether a part would begin when what it is in has ended
         self._frames = float(named.get("frameRate", FRAMES)) or FRAMES
         ticks = float(named.get("frameRate", 1)) * float(named.get("subFrameRate", 1))
         self._ticks = float(named.get("tickRate", ticks)) or 1.0
@@ -244,35 +255,57 @@ class _Ttml:
                 self._pace = _NTSC  # of a time code, which counts frames
         self.read(root, 0.0, None)
 
-    def read(self, element: Element, outer: float, last: float | None) -> str:
-        """Adds the cues of an element; returns the text that is part of what is around it, whose
-        times are `outer` and `last`."""
+    def read(self, element: Element, outer: float, last: float | None) -> list[_Piece]:
+        """Adds the cues of an element; returns what is part of the text around it, whose times are
+        `outer` and `last`."""
         name, named = element.tag.rpartition(":")[2], _attributes(element)
         if name == "br":
-            return "\n"
+            return [_Piece("\n")]
         styles = named.get("style", "").split()
         if named.get("ruby") in _READINGS or not self._readings.isdisjoint(styles):
-            return ""
+            return []  # how words are read
+        if named.get("role") in ("x-translation", "x-roman"):  # the same, in lyrics
+            return []
         if named.get("timeContainer") == "seq":
             why = 'its times count from one another (timeContainer="seq"), which is not read'
             raise ItemError(BAD_TEXT, why)
         start, end, length = (self._seconds(named.get(key)) for key in ("begin", "end", "dur"))
-        begins, ends = outer + (start or 0.0), last
+        zero = 0.0 if self._from_zero else outer
+        begins, ends = outer if start is None else zero + start, last
+        self.over |= start is not None and last is not None and begins >= last
         if end is not None:
-            ends = outer + end
+            ends = zero + end
         elif length is not None:
             ends = begins + length
-        spoken = (element.text or "").replace("\n", " ")
+        pieces = [_Piece((element.text or "").replace("\n", " "))]
         for inner in element:
-            spoken += self.read(inner, begins, ends) + (inner.tail or "").replace("\n", " ")
-        if name == "span" and (begins, ends) == (outer, last):
-            return spoken
-        if name in ("p", "span") and spoken.strip():
-            if ends is None:
+            pieces += self.read(inner, begins, ends)
+            pieces.append(_Piece((inner.tail or "").replace("\n", " ")))
+        times = round(begins, 3), math.nan if ends is None else round(ends, 3)
+        if name == "span" and (begins, ends) != (outer, last):
+            return [p if p.times or not p.text.strip() else _Piece(p.text, times) for p in pieces]
+        if name == "p":
+            self._paragraph(pieces, times)
+        return pieces if name == "span" else []
+
+    def _paragraph(self, pieces: list[_Piece], times: tuple[float, float]) -> None:
+        """Adds the cue of a paragraph; its parts with times are cues of their own, unless they are
+        the words of a line."""
+        timed = [piece for piece in pieces if piece.times]
+        rest = "".join(piece.text for piece in pieces if not piece.times)
+        are_words = len(timed) > 1 and all(len(piece.text.split()) == 1 for piece in timed)
+        if are_words and not any(map(str.isalnum, rest)):
+            words = _timed_words(pieces)
+            in_order = all(a.start <= b.start <= b.end for a, b in pairwise([words[0], *words]))
+            line = "".join(piece.text for piece in pieces).strip()
+            timing = tuple(words) if in_order else None
+            self.cues.add(Cue(words[0].start, max(w.end for w in words), line, None, timing))
+            return
+        for text, (start, end) in [*((p.text, p.times or times) for p in timed), (rest, times)]:
+            if text.strip() and math.isnan(end):
                 self.cues.wrong["without a time"] += 1
-            else:
-                self.cues.add(Cue(round(begins, 3), round(ends, 3), spoken.strip()))
-        return ""
+            elif text.strip():
+                self.cues.add(Cue(start, end, text.strip()))
 
     def _seconds(self, text: str | None) -> float | None:
         """NaN for what is no time: a cue with a wrong begin does not begin at 0."""
@@ -281,11 +314,27 @@ class _Ttml:
         if by_clock := _TTML_CLOCK.fullmatch(text):
             hours, minutes, seconds, fraction, frames = by_clock.groups()
             rest = float((fraction or "0").replace(",", ".")) + int(frames or 0) / self._frames
-            return (3600 * int(hours) + 60 * int(minutes) + int(seconds)) / self._pace + rest
+            return (3600 * int(hours or 0) + 60 * int(minutes) + int(seconds)) / self._pace + rest
         if (by_unit := _OFFSET.fullmatch(text)) is None:
             return math.nan
         units = {**_UNITS, "f": 1 / self._frames, "t": 1 / self._ticks}
-        return float(by_unit[1]) * units[by_unit[2]]
+        return float(by_unit[3] or by_unit[1]) * units[by_unit[2] or "s"]
+
+
+def _timed_words(pieces: list[_Piece]) -> list[TimedWord]:
+    """The words of a line; what no blank divides is one word, such as its syllables."""
+    words: list[TimedWord] = []
+    goes_on = False
+    for text, times in pieces:
+        if goes_on and text[:1].strip() and not UNSPACED_CHARACTER.match(text):
+            last = words[-1]
+            _, end = times or (last.start, last.end)
+            words[-1] = TimedWord(last.word + text.strip(), last.start, end)
+        elif times:
+            words.append(TimedWord(text.strip(), *times))
+        if text:
+            goes_on = bool(words and text[-1].strip())
+    return words
 
 
 def _attributes(element: Element) -> dict[str, str]:
@@ -296,7 +345,12 @@ def _attributes(element: Element) -> dict[str, str]:
 def ttml(data: bytes) -> Cues:
     """TTML: `<p begin="00:00:01.000" end="00:00:02.000">text</p>`. ItemError `bad_text`, also if it
     declares entities."""
-    return read_xml(data, _Ttml, "it is not TTML").cues
+
+    def read(root: Element) -> Cues:
+        nested = _Ttml(root)
+        return _Ttml(root, from_zero=True).cues if nested.over else nested.cues
+
+    return read_xml(data, read, "it is not TTML")
 
 
 def read_xml(data: bytes, read: Callable[[Element], Result], fault: str) -> Result:

@@ -1,11 +1,12 @@
-"""Numbers for people: durations, hours of audio, speed, sizes, error rates."""
+"""Numbers for people: durations, hours of audio, speed, sizes, error rates; changed settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from ..tasks.base.counting import counted
-from ..tasks.base.json_types import JsonObject
+from ..tasks.base.json_types import JsonObject, JsonValue
+from ..tasks.recording import yaml_text
 
 
 def hours(seconds: float) -> str:
@@ -84,3 +85,22 @@ def forecast_rows(result: JsonObject) -> list[list[str]]:
     rows.append(["CPU time", *forecast(result["cpu_seconds"], clock)])
     rows.append(["disk", *forecast(result["disk_bytes"], gigabytes)])
     return rows
+
+
+def changed(change: JsonObject) -> str:
+    """`resample.rate 16000 → 24000`, or what the setting asks for."""
+    if change["setting"] == "package.resplit" and change["after"] is True:
+        return "package.resplit: the splits will be drawn again"
+    if change["before"] is None:
+        what = "added" if change["after"] == "in use" else f"set to {_short(change['after'])}"
+        return f"{change['setting']} {what}"
+    if change["after"] is None and change["before"] == "in use":
+        return f"{change['setting']} removed"
+    return f"{change['setting']} {_short(change['before'])} → {_short(change['after'])}"
+
+
+def _short(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        value = {name: inner for name, inner in value.items() if inner not in (None, [], {})}
+    text = value if isinstance(value, str) else yaml_text.on_one_line(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"

@@ -22,7 +22,7 @@ from ..tasks.base.json_types import JsonObject
 from ..tasks.base.logs import log
 from ..tasks.insight.estimating import changes
 from ..tasks.insight.estimating.changes import Change
-from . import flow_parameters
+from . import flow_parameters, formatting
 from . import settings as files
 from .checks import check
 from .cluster import spawning
@@ -78,7 +78,7 @@ def _between(before: PrepareSettings, after: PrepareSettings) -> list[Change]:
 
 
 def _in_words(differences: list[Change]) -> str:
-    named = [f"{c.setting} {c.before} → {c.after}" for c in differences[:SHOWN]]
+    named = [formatting.changed(c._asdict()) for c in differences[:SHOWN]]
     more = len(differences) - len(named)
     return masking.text(", ".join([*named, *([f"and {more} more"] if more else [])]))
 

@@ -69,10 +69,13 @@ def told(error: OSError, path: str | Path) -> str:
     if error.errno in FULL:
         place = os.fsdecode(error.filename or path)
         words = os.strerror(error.errno)  # a library puts its own words into strerror
-        return f"no space left on {place} ({words}): free some, then run it again to continue"
+        how_much = "`uttermill estimate` forecasts how much a run takes"
+        return f"no space left on {place} ({words}): free some, then run it again; {how_much}"
     words = error.strerror or str(error)
     if error.errno == errno.EFBIG:
         return f"{words}: {SIZES}"
+    if error.errno == errno.EROFS:
+        return f"{words}: mount it for writing, or work on a copy on another disk"
     if not isinstance(error, PermissionError):
         return words
     if arrow := _BY_ARROW.match(words):

@@ -301,13 +301,14 @@ def test_settings_that_came_and_went_are_told_so() -> None:
     stage = {"compute": 1, "reuse": 0, "hours": 1.0, "seconds": 60.0}
     result = {
         "stages": {"filter": {**stage, "because": ["filter.filters.peak"]}},
-        "changes": [{"setting": "filter.filters.peak", "before": None, "after": "added"}],
+        "changes": [{"setting": "filter.filters.peak", "before": None, "after": "in use"}],
         "seconds": 60.0, "removed": 2,
         "version": {"newest": "v0001", "clips": 1, "clips_then": 1, "new": False},
     }  # fmt: skip
     because = "Because: filter.filters.peak added; "
     assert f"{because}2 recordings have left their sources." in [*shown.before_run(result)]
-    result["removed"] = 1
+    result["changes"] = [{"setting": "filter.filters.peak", "before": "in use", "after": None}]
+    result["removed"], because = 1, "Because: filter.filters.peak removed; "
     assert f"{because}1 recording has left its source." in [*shown.before_run(result)]
 
 

@@ -310,7 +310,7 @@ def error_of(code: int, path: str | None = None) -> OSError:
         (error_of(errno.ENOSPC, "/out/x"), "no space left on /out/x (No space left on device): "),
         (error_of(errno.EDQUOT, "/out"), "no space left on /out (Disk quota exceeded): free some"),
         (error_of(errno.EFBIG), "File too large: `ulimit -f` limits the size of files, or the"),
-        (error_of(errno.EROFS, "/out/x"), "cannot write /out/x: read-only file system"),
+        (error_of(errno.EROFS, "/x"), "cannot write /x: read-only file system: mount it for"),
         (OSError(21, "", "/out/.x.tmp", None, "/out/x"), "/out/x is a folder, where a file"),
         (error_of(errno.ENOTDIR, "/out/x"), "/out/x leads through a file: move that out of the"),
         (

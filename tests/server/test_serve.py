@@ -120,6 +120,9 @@ def test_a_run_is_compared_with_the_settings_file(tmp_path: Path) -> None:
     other = parse({**without_secrets(began), "resample": {"rate": 8000}}).rooted()
     [remark] = served.remarks(other)
     assert "(resample.rate 16000 → 8000) and the same out: `latest` of " in remark
+    fewer = parse({**without_secrets(began), "package": {"formats": ["kaldi"], "seed": 3}}).rooted()
+    [remark] = served.remarks(fewer)
+    assert "(package.formats.kaldi added, package.formats.wenet removed)" in remark
     assert [*served.remarks(other.model_copy(update={"out": str(tmp_path / "trial")}))] == []
 
 

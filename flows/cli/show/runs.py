@@ -8,8 +8,7 @@ from rich import filesize
 from rich.text import Text
 
 from ....tasks.base.counting import counted
-from ....tasks.base.json_types import JsonObject, JsonValue
-from ....tasks.recording import yaml_text
+from ....tasks.base.json_types import JsonObject
 from ... import formatting
 from ...formatting import clock, error_rates, forecast_rows, gigabytes, new_in_words
 from ...run import metrics
@@ -112,28 +111,9 @@ def causes(result: JsonObject) -> list[str]:
 
 def _because(result: JsonObject) -> dict[str, str]:
     """What makes work, in words, by its name in the stages' `because`."""
-    changed = {change["setting"]: _words(change) for change in result["changes"]}
+    changed = {change["setting"]: formatting.changed(change) for change in result["changes"]}
     names = (name for entry in result["stages"].values() for name in entry["because"])
     return {name: changed.get(name, "new or changed recordings") for name in names}
-
-
-def _words(change: JsonObject) -> str:
-    """`resample.rate 16000 → 24000`, or what the setting asks for."""
-    if change["setting"] == "package.resplit" and change["after"] is True:
-        return "package.resplit: the splits will be drawn again"
-    if change["before"] is None:
-        what = "" if change["after"] == "added" else f" set to {_short(change['after'])}"
-        return f"{change['setting']}{what or ' added'}"
-    if change["after"] is None and change["before"] == "added":
-        return f"{change['setting']} removed"
-    return f"{change['setting']} {_short(change['before'])} → {_short(change['after'])}"
-
-
-def _short(value: JsonValue) -> str:
-    if isinstance(value, dict):
-        value = {name: inner for name, inner in value.items() if inner not in (None, [], {})}
-    text = value if isinstance(value, str) else yaml_text.on_one_line(value)
-    return text if len(text) <= 40 else f"{text[:37]}…"
 
 
 def _amounts(result: JsonObject) -> str:
@@ -173,7 +153,7 @@ def _reasons(result: JsonObject) -> list[str]:
     if result["changes"]:
         version = result["version"]
         none = " (no clip changes)" if version["clips"] == version["clips_then"] else ""
-        return [f"{_words(change)}{none}" for change in result["changes"]]
+        return [f"{formatting.changed(change)}{none}" for change in result["changes"]]
     return ["nothing has changed since the last run"]
 
 

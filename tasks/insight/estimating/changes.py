@@ -118,8 +118,8 @@ def _between(name: str, before: JsonValue, after: JsonValue) -> Iterator[Change]
             if key in then and key in now:
                 yield from _between(f"{name}.{key}", then[key], now[key])
             else:
-                added, gone = (("added" if key in side else None) for side in (now, then))
-                yield Change(f"{name}.{key}", gone, added)
+                was, is_now = ("in use" if key in side else None for side in (then, now))
+                yield Change(f"{name}.{key}", was, is_now)
         if list(then) != list(now) and then.keys() == now.keys():
             yield Change(name, list(then), list(now))
     else:

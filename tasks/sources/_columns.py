@@ -33,9 +33,15 @@ NAMES: dict[str, tuple[str, ...]] = {
     "speaker": ("speaker", "client_id", "speaker_id", "spk", "spk_id", "speaker_name", "user_id"),
     "language": ("language", "lang", "locale", "language_id", "lang_id"),
     "id": ("id", "key", "utt_id", "uttid", "utterance_id", "segment_id", "sid", "uid"),
-    "start": ("start", "begin", "start_time", "begin_time", "start_s", "onset", "offset"),
-    "end": ("end", "stop", "end_time", "stop_time", "end_s", "offset"),  # of a span with an onset
-    "duration": ("duration", "dur", "duration_s", "duration_seconds"),
+    "start": (
+        *("start", "begin", "start_time", "begin_time", "start_s", "onset", "offset"),
+        *("start_ms", "begin_ms", "start_time_ms", "startms", "onset_ms", "offset_ms"),
+    ),
+    "end": (  # `offset`: of a span with an onset
+        *("end", "stop", "end_time", "stop_time", "end_s", "offset"),
+        *("end_ms", "stop_ms", "end_time_ms", "endms", "offset_ms"),
+    ),
+    "duration": ("duration", "dur", "duration_s", "duration_seconds", "duration_ms"),
     "channel": ("channel", "channel_id", "audio_channel", "chan"),
 }
 LOOKED = 1000  # rows from which columns are recognised
@@ -60,7 +66,7 @@ _HINTS = {
     "language": re.compile(r"(?:^|_)lang|language|locale"),
     "channel": re.compile(r"channel|^ch$|(?:^|_)side$"),
 }
-_OTHER_UNIT = re.compile(r"(?:_|time|t)ms$|(?:sample|frame)s?$")
+_OTHER_UNIT = re.compile(r"(?:sample|frame)s?$")
 #: Values of a yes-or-no column, such as `is_gold_transcript`.
 _FLAGS = frozenset(("true", "false", "yes", "no"))
 _NOUNS = {
@@ -82,7 +88,7 @@ Column = Annotated[str | None, Field(json_schema_extra=WORDS)]
 
 class ColumnSettings(StageSettings):
     """Names of the columns or keys, or numbers of columns from 1 where a table has no header;
-    empty: none is taken. Times in seconds."""
+    empty: none is taken. Times in seconds, or in ms where a name ends in it."""
 
     audio: Column = None
     text: Column = None
@@ -104,6 +110,11 @@ class ColumnSettings(StageSettings):
 def plain(name: str) -> str:
     """A name as it is compared: `Client ID` -> `client_id`."""
     return re.sub(r"[\s\-.]+", "_", name.strip().strip("\ufeff").casefold())
+
+
+def in_milliseconds(name: str) -> bool:
+    """Whether a column of times holds milliseconds, by its name."""
+    return plain(name).rstrip(")").endswith("ms")
 
 
 def first(role: str, names: Iterable[str]) -> str | None:
@@ -144,8 +155,7 @@ def by_content(records: Records, names: Iterable[str]) -> str | None:
 def _looks_like(name: str, values: Sequence[object]) -> str | None:
     words = plain(name)
     named = next((role for role, names in NAMES.items() if words in names), None)
-    # A second name of the file, its length, and times that are not in seconds.
-    if named in ("audio", "duration") or _OTHER_UNIT.search(words):
+    if named in ("audio", "duration"):  # a second name of the file, its length
         return None
     scalars = [value for value in values if isinstance(value, str | int | float)]
     if 2 * len(scalars) <= len(values) or {str(value).lower() for value in scalars} <= _FLAGS:
@@ -185,7 +195,9 @@ def of_columns(
             continue
         shown = display_text(name)[: SHOWN * 4]
         sentence = f"the {noun} {shown!r} looks like {_NOUNS[role]} and is not taken"
-        if role in taking:
+        if _OTHER_UNIT.search(plain(name)):
+            sentence += "; write it in seconds, or in milliseconds as start_ms and end_ms"
+        elif role in taking:
             instead = f" in place of {taken[role]!r}" if role in taken else ""
             sentence += f"; `{pattern.format(role=role, name=shown)}` takes it{instead}"
         sentences.append(sentence)

@@ -142,6 +142,9 @@ def by_role(record: Mapping[str, object], roles: Roles, audio: object) -> Descri
         value = next(present, record.get(names[-1]))
         if role == "words":
             described.words = _lists.timed_words(value)
+        elif role in ("start", "end", "duration") and _columns.in_milliseconds(names[-1]):
+            milliseconds = _lists.seconds_cell(value)
+            setattr(described, role, None if milliseconds is None else milliseconds / 1000)
         elif role != "audio":
             setattr(described, role, value)
     return described

@@ -190,10 +190,22 @@ def spans(path: Path, kind: str = "table", **options: Any) -> list[object]:
     ]
 
 
+def test_times_in_milliseconds_by_the_name_of_their_column(tmp_path: Path) -> None:
+    """A row's text was that of the whole file."""
+    put(tmp_path / "a.wav")
+    put(tmp_path / "x.csv", "audio,start_ms,end_ms,text\na.wav,1200,3500.5,One\n")
+    put(tmp_path / "y.csv", "audio,Start Time (ms),len,text\na.wav,1200,2,One\n")
+    put(tmp_path / "z.jsonl", '{"audio": "a.wav", "startMs": 1200, "duration_ms": 800}\n')
+    assert spans(tmp_path / "x.csv") == [[(1.2, 3.5005)]]
+    columns = {"start": "Start Time (ms)", "end": ""}
+    assert spans(tmp_path / "y.csv", columns=columns) == [[(1.2, None)]]
+    assert spans(tmp_path / "z.jsonl", "jsonl") == [[(1.2, 2.0)]]
+
+
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        ("start_ms,end_ms", "times in 'start_ms' that are not taken"),
+        ("start_sample,end_sample", "times in 'start_sample' that are not taken"),
         ("tmin,tmax", "times in 'tmin' that are not taken"),
         ("Start (s),End (s)", "times in 'Start (s)' that are not taken"),
         ("startTime,endTime", "times in 'startTime' that are not taken"),

@@ -226,12 +226,14 @@ def test_numbers_of_languages_that_nothing_explains(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_not_taken_are_named_once(tmp_path: Path) -> None:
-    rows = ["path,text,raw_text,utt_id,begin_ms,onset_s,gender,notes,age,empty_text"]
+    rows = ["path,text,raw_text,utt_id,begin_frame,onset_s,gender,notes,age,empty_text"]
     rows += [f"{name},x{name},X {name},u,7,7,f,some words of {name},20," for name in AB]
     said = notes("table", made(tmp_path, "\n".join(rows)))
     assert said[1:] == [
         "the column 'raw_text' looks like a text and is not taken; `columns: {text: raw_text}` "
         "takes it in place of 'text'",
+        "the column 'begin_frame' looks like a time and is not taken; write it in seconds, or in "
+        "milliseconds as start_ms and end_ms",
         "the column 'onset_s' looks like a time and is not taken; `columns: {start: onset_s}` "
         "takes it",
         "the column 'notes' looks like a text and is not taken; `columns: {text: notes}` takes it "

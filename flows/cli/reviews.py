@@ -138,7 +138,7 @@ def import_file(out: Path, file: str) -> JsonObject:
     that is wrong."""
     text = _text(file)
     entries = _decisions(text, file)
-    log = [*decision_log.read(decision_log.stored(out))]
+    log = decision_log.of(out)
     stored, counting = {*log}, decision_log.last(log)
     table = is_table(text)
     new = [
@@ -216,7 +216,7 @@ def _decisions(text: str, file: str) -> list[Decision]:
 
 def decisions(out: Path, everything: bool) -> list[JsonObject]:
     """Those that count, by id; with `everything` all, oldest first."""
-    entries = decision_log.read(decision_log.stored(out))
+    entries = decision_log.of(out)
     chosen = (
         entries
         if everything
@@ -234,7 +234,7 @@ def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
         package.proved(newest)
     with run_folder.scratch() as folder, closing(Corpus(out, folder)) as corpus:
         items, job = corpus.items(), corpus.job()
-        decisions = decision_log.last(decision_log.read(decision_log.stored(out)))
+        decisions = decision_log.last(decision_log.of(out))
         measures = _measures(job) if job else {}
         further = sorted({name for names in measures.values() for name in names} & {*items.columns})
         shown = [

@@ -239,7 +239,7 @@ PLACES = 3  # of seconds, as the page writes the boundaries of a clip
 def decisions_since(corpus: Corpus, line: int) -> JsonObject:
     """Decisions from a line of the file on, with masks in what people wrote if the last run's rules
     hide something, and the line after the last."""
-    decisions = decision_log.read(decision_log.stored(corpus.out))
+    decisions = decision_log.of(corpus.out)
     shown = [*decisions[line if 0 <= line <= len(decisions) else 0 :]]
     job = corpus.job()
     written = [decision.id for decision in shown if decision.text or decision.note]

@@ -150,18 +150,41 @@ def line(decision: Decision) -> bytes:
 
 
 @lru_cache(maxsize=2)  # the explorer asks for them every few seconds
-def read(data: bytes) -> tuple[Decision, ...]:
-    """The decisions in a file's bytes, oldest first. Skips invalid lines: only a crash during a
-    write can have left them."""
-    decisions = []
-    for entry in data.split(b"\n"):
+def _lines(data: bytes) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
+    """The decisions in a file's bytes, oldest first, and what is wrong with each invalid line: a
+    person wrote it, or a crash during a write left it."""
+    decisions, wrong = [], []
+    for number, entry in enumerate(data.split(b"\n"), 1):
         if entry.strip():
             try:
                 given = parsed(entry)
                 decisions.append(checked(given if isinstance(given, dict) else {}, ""))
-            except (ValueError, ConfigError):
-                continue
-    return tuple(decisions)
+            except (ValueError, ConfigError) as error:
+                wrong.append(f"line {number}: {error}")
+    return tuple(decisions), tuple(wrong)
+
+
+def read(data: bytes) -> tuple[Decision, ...]:
+    """The decisions in a file's bytes, oldest first, without invalid lines."""
+    return _lines(data)[0]
+
+
+def of(out: Path) -> tuple[Decision, ...]:
+    """OUT's decisions, oldest first. Warns of invalid lines, once."""
+    decisions, wrong = _lines(stored(out))
+    if wrong:
+        _warn(path(out), wrong)
+    return decisions
+
+
+@lru_cache(maxsize=2)
+def _warn(place: Path, wrong: tuple[str, ...]) -> None:
+    log.warning(
+        "%s: %s left out, first %s; correct or remove what is wrong",
+        place,
+        counted(len(wrong), "invalid line"),
+        wrong[0],
+    )
 
 
 def stored(out: Path) -> bytes:
@@ -198,15 +221,15 @@ def pinned(job: Job) -> Job:
 def by_utterance(job: Job) -> Mapping[str, Decision]:
     """The decision that counts for each utterance, by id. Raises RunError if the pinned part of the
     file has changed."""
-    if job.reviews is not None and not job.reviews.size:
+    if job.reviews is None:
+        return last(of(job.out))
+    if not job.reviews.size:
         return {}
-    data = stored(job.out)
-    if job.reviews is not None:
-        data = data[: job.reviews.size]
-        if hashlib.sha256(data).hexdigest() != job.reviews.sha256:
-            raise RunError(
-                f"{path(job.out)} was changed during the run, other than by appending; run again"
-            )
+    data = stored(job.out)[: job.reviews.size]
+    if hashlib.sha256(data).hexdigest() != job.reviews.sha256:
+        raise RunError(
+            f"{path(job.out)} was changed during the run, other than by appending; run again"
+        )
     return _last(data)
 
 
@@ -220,7 +243,7 @@ def warn_of_gone(job: Job, newest: Path) -> None:
     nothing was removed on request. An undone decision stays in the file."""
     reviews = versions.described(newest).get("reviews")
     then = sum(n for n in reviews.values() if isinstance(n, int)) if reviews else 0
-    now = len({decision.id for decision in read(stored(job.out))})
+    now = len({decision.id for decision in of(job.out)})
     if now < then and not forgotten.read(job.out).recordings:
         log.warning(
             "%s has decisions by people on %s, and %s was made with %d: the others do not count "

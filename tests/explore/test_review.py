@@ -291,6 +291,17 @@ def test_a_store_that_lets_objects_be_written_over(
     assert decision_log.stored(storage.place(bucket)) == b""
 
 
+def test_an_invalid_line_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A person's line with a wrong word was left out without one."""
+    decision_log.append(tmp_path, [Decision("a", "keep", when=WHEN)])
+    with decision_log.path(tmp_path).open("ab") as file:
+        file.write(b'{"id": "b", "decision": "delete"}\n')
+    for _ in range(2):
+        assert [each.id for each in decision_log.of(tmp_path)] == ["a"]
+    (said,) = caplog.messages
+    assert "reviews.jsonl: 1 invalid line left out, first line 2: decision is 'delete'" in said
+
+
 def test_a_line_that_a_crash_cut_short(tmp_path: Path) -> None:
     decision_log.append(tmp_path, [Decision("a", "keep", when=WHEN)])
     with decision_log.path(tmp_path).open("ab") as file:

@@ -98,8 +98,7 @@ def _known(
     """Of all rows, and their `format_shards.contents`; those of clips that the version does not
     have are arbitrary."""
     names = pa.array([*redescribed], pa.string())
-    decisions = decision_log.read(decision_log.stored(version.job.out))
-    reviewed = pa.array([*{decision.id for decision in decisions}], pa.string())
+    reviewed = pa.array([*{one.id for one in decision_log.of(version.job.out)}], pa.string())
     flags = [_Known(*(np.zeros(0, bool) for _ in _Known._fields))]
     hashed = [dict.fromkeys(columns, np.zeros(0, np.uint64))]
     wanted = dict.fromkeys(("id", "recording", *chain(*columns.values())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -135,7 +136,8 @@ def serve(
         started = Served(f"prepare/{name}", ui, opened, auth, cron, zone, metrics=metrics_url)
         started.alerts = alert is not None
         flow = guarded(policy, served)
-        asyncio.run(_serve(flow, parameters, name, schedule, alert, started, ready))
+        with _interrupts_kept_from_runs():
+            asyncio.run(_serve(flow, parameters, name, schedule, alert, started, ready))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
 
@@ -300,6 +302,20 @@ async def _serve(
         await _until_stopped(runner, partial(ready, served))
         with suppress(PrefectException, HTTPError):  # a server that is gone plans nothing
             await stored.pause_unserved(deployment)
+
+
+@contextmanager
+def _interrupts_kept_from_runs() -> Iterator[None]:
+    """Inside, Ctrl-C in a terminal is heard by this process alone, which cancels a flow run: its
+    own process would print a traceback if it has just begun."""
+    with spawning.interrupts_kept_from_workers():  # by this thread; so another one has to hear it
+        threading.Thread(target=_hear_interrupts, name="interrupts", daemon=True).start()
+        yield
+
+
+def _hear_interrupts() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Event().wait()
 
 
 async def _until_stopped(runner: Runner, ready: Callable[[], None]) -> None:

@@ -2,9 +2,12 @@
 nothing behind. With a work pool beside it: the schedules of `infra/prefect.yaml` are kept too."""
 
 import json
+import os
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -144,6 +147,21 @@ def test_a_configured_server_without_a_login_is_warned_of(
     with temporary_settings(client), serve._api() as (ui, opened, auth):
         assert (ui, opened, auth) == ("http://prefect.example", "http://prefect.example", None)
     assert ("asks for no login" in caplog.text) == (password is None)
+
+
+def test_ctrl_c_is_heard_by_serve_and_not_by_its_runs() -> None:
+    """A flow run's process that had just begun printed a traceback."""
+    told = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        with serve._interrupts_kept_from_runs():
+            run = subprocess.run([sys.executable, "-c", told], stdout=subprocess.PIPE, check=True)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert soon(lambda: heard, every=0.01)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert run.stdout == b"True\n"
 
 
 @dataclass

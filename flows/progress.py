@@ -149,6 +149,7 @@ class Progress(Observer):
         self._stages: dict[str, Standing] = {}
         self._left_out: dict[tuple[str, str], float] = {}  # by stage and shard
         self._began = time.monotonic()
+        self._without_workers = False
         self._stream = stream
         self._bars: Bars | None = None
         self._open = ExitStack()
@@ -225,6 +226,18 @@ class Progress(Observer):
         with self._lock:
             return [replace(self._now(name)) for name in self._stages]
 
+    @contextmanager
+    def while_workers_start(self) -> Iterator[None]:
+        """Inside, nothing can be computed, and no stage's time passes."""
+        self._without_workers = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._without_workers = False
+                for stage in self._stages.values():
+                    stage.began = stage.moved = time.monotonic()
+
     def _now(self, name: str) -> Standing:
         stage = self._stages.setdefault(name, Standing(name))
         if not stage.finished and not stage.through:
@@ -245,9 +258,11 @@ class Progress(Observer):
         whole = clock(time.monotonic() - self._began)
         if open_stages:
             return f"{whole}  {'; '.join(open_stages)}"
-        if going:
+        if going and not self._without_workers:
             return f"{whole}  {going[0].name} goes on"
-        ended = ", ".join(stage.name for stage in self.standing())
+        ended = ", ".join(stage.name for stage in self.standing() if stage.finished)
+        if ended.endswith("package"):
+            return f"{whole}  {ended} done, the report follows"
         return f"{whole}  {f'{ended} done' if ended else 'the workers start'}"
 
     def on_event(self, event: tuple[float, object]) -> None:

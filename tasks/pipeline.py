@@ -284,12 +284,13 @@ def run_shard_stage(
         for path, count in survey.fresh.files
         for low, size in shard.sizes(path, step)
     ]
+    waited = executor.ready() if batches else 0.0
     results = executor.map(shard.PROBE, batches) if batches else []
     entries.forget_listings()
     seconds = shard.commit(job, survey, results, index)
     if survey.fresh.files or survey.redescribed.files:
         storage.store_of(scratch).clear(scratch)
-    wall = time.monotonic() - began
+    wall = time.monotonic() - began - waited
     done = Done("shard", "", survey.fresh.count, survey.reused, sum(seconds.values()), wall)
     index.note_files()
     # The longest shards first: no straggler at the end.

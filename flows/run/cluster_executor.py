@@ -10,7 +10,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -55,7 +55,7 @@ def opened(
         cluster.when_started(lambda c: c.subscribe_topic(worker.TOPIC, progress.on_event))
         cluster.forward_logging()
         with dask_reported(cluster, folder / DASK_REPORT):
-            executor = ClusterExecutor(cluster, metrics)
+            executor = ClusterExecutor(cluster, metrics, progress)
             cluster.demand = executor.dispatcher.wanted
             yield executor
 
@@ -63,8 +63,10 @@ def opened(
 class ClusterExecutor:
     """`tasks.runs.executor.Executor` on a cluster; small calls stay here until workers run."""
 
-    def __init__(self, cluster: Cluster, metrics: Metrics | None = None) -> None:
-        self.cluster, self.settings = cluster, cluster.settings
+    def __init__(
+        self, cluster: Cluster, metrics: Metrics | None = None, progress: Progress | None = None
+    ) -> None:
+        self.cluster, self.settings, self._progress = cluster, cluster.settings, progress
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster)
         self._limits = Limits(self.settings.item_timeout, self.settings.timeout_factor)
@@ -88,6 +90,12 @@ class ClusterExecutor:
             result = call.work(*args)
         self.metrics.here(call, meter.cost, args)
         return result
+
+    def ready(self) -> float:
+        began = time.monotonic()
+        with self._progress.while_workers_start() if self._progress else nullcontext():
+            self.cluster.client  # noqa: B018 - waits for it
+        return time.monotonic() - began
 
     def kind(self, name: str, job: Job) -> str:
         return GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU

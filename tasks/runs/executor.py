@@ -109,6 +109,9 @@ class Executor(Protocol):
     def listing(self, job: Job) -> Path:
         """A scratch folder that all workers see."""
 
+    def ready(self) -> float:
+        """Wait for the workers; how long that took, s."""
+
 
 class Here:
     """Everything in this process: for tests, debuggers and notebooks."""
@@ -127,6 +130,9 @@ class Here:
 
     def listing(self, job: Job) -> Path:
         return job.out / "manifests" / ".listing"
+
+    def ready(self) -> float:
+        return 0.0
 
 
 class Observer:

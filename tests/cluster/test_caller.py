@@ -1,5 +1,6 @@
 """How long the workers' calls may take that are no stage, and a store that goes away at the end."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,20 @@ def test_a_store_that_is_away_after_nothing_new_fails_no_run(
     assert not again.new
     assert counts["transcribe"] == (0, 2)
     assert "cannot be reached" in caplog.text
+
+
+def test_the_time_of_shard_is_without_the_wait_for_workers(tmp_path: Path) -> None:
+    class Late(Here):
+        def ready(self) -> float:
+            time.sleep(0.5)
+            return 0.5
+
+    began = time.monotonic()
+    corpus.make(tmp_path / "in", 2)
+    ended = pipeline.run(corpus.job(tmp_path), Late(), callers.Observer())
+    wall = time.monotonic() - began
+    assert ended.totals.stages["shard"]["items_computed"] > 0
+    assert sum(stage["seconds"] for stage in ended.totals.stages.values()) < wall - 0.4
 
 
 def test_what_runs_calls_hears_of_no_step_and_the_other_way_round() -> None:

@@ -228,7 +228,18 @@ def test_no_worker_starts_after_package() -> None:
         bars.start(stage, 60)
         bars.advance(stage, 60)
         bars.finish(stage)
-    assert bars.line().endswith("  transcribe, package done")
+    assert bars.line().endswith("  transcribe, package done, the report follows")
+
+
+def test_no_time_of_a_stage_passes_while_workers_start(now: list[float]) -> None:
+    bars = Progress(stream=io.StringIO())
+    bars.start("shard", 0.0)
+    with bars.while_workers_start():
+        now[0] += 40
+        assert bars.line().endswith("  the workers start")
+    now[0] += 10
+    assert bars.line().endswith("  shard goes on")
+    assert bars.standing()[0].seconds == 10
 
 
 def test_many_threads_lose_nothing() -> None:

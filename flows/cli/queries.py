@@ -7,12 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...tasks import plugins, storage
 from ...tasks.accounting import summary
 from ...tasks.base import logs, schema, shelves
 from ...tasks.base.counting import counted
-from ...tasks.base.errors import ConfigError, RunError
+from ...tasks.base.errors import IN_THE_FILE, ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight import comparing
@@ -140,9 +141,11 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     if asked.out != job.out:
         raise ConfigError("what-if is about one OUT: --set cannot change out")
     clip_choice.check(asked)
-    with versions.reading(versions.newest(out)):
+    newest = versions.newest(out)
+    with versions.reading(newest):
         before, after = kept(job, with_same_texts(job, asked))
-    if lacking := after["unmeasured"]:
+        tried_again = _failed_in_filters(newest)
+    if (lacking := after["unmeasured"]) > tried_again or before["unmeasured"]:
         why = "which change what is measured and not only a threshold"
         if before["unmeasured"]:
             why = "nor for those of the last run: it did not finish, or another release made it"
@@ -153,12 +156,23 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     return {
         "now": before,
         "then": after,
+        "unknown": lacking,  # recordings that failed, which a run would try again
         "difference": {
             "items": after["items"] - before["items"],
             "hours": round(after["hours"] - before["hours"], 6),
         },
         "plan": plans.of_out(then),
     }
+
+
+def _failed_in_filters(newest: Path | None) -> int:
+    """Recordings of a version whose failure may be that of a filter: a crash, a time-out."""
+    if newest is None:
+        return 0
+    in_filters = (pc.field("outcome") == "failed") & (pc.field("stage") == "filter")
+    failed = in_filters & ~pc.field("reason").isin(IN_THE_FILE)
+    ledger = tables.read(newest / LEDGER_FILE, columns=["recording"], filters=failed)
+    return len(ledger["recording"].unique())
 
 
 def data_list(

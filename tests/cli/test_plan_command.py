@@ -116,6 +116,24 @@ def test_people_are_told_which_setting_costs_what(
     assert "v0001 stays as it is, with 10 clips." in capsys.readouterr().out
 
 
+def test_what_if_without_a_filter_that_recordings_failed_in(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It refused to answer for the whole OUT, while `plan` and a run did."""
+    poison = {"use": "tests.plugins.poison", "how": "item_error", "seconds": corpus.seconds_of(3)}
+    out = str(file.parent / "fresh")
+    prepared(file, f"filter.filters=[{{use: duration, min: 0.1}}, {poison}]", f"out={out}")
+    without = "filter.filters=[{use: duration, min: 0.1}]"
+    words = ("what-if", out, "--trust-plugins", "--set", without)
+    answer = told(capsys, *words)
+    assert (answer["then"]["items"], answer["unknown"]) == (9, 1)
+    assert cli.main([*words]) == 0
+    assert "Unknown: 1 recording that failed" in capsys.readouterr().out
+    again = "filter.filters=[{use: duration, min: 0.1}, {use: loudness}]"
+    refused = told(capsys, *words[:-1], again, code=2)["error"]
+    assert refused.startswith("10 recordings have no stored measures")
+
+
 def test_a_limit_of_a_filter_of_ones_own_is_a_limit(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +313,20 @@ def test_an_estimate_tells_times_of_its_own_settings_only() -> None:
         "version": {"newest": "v0001", "clips": 1, "clips_then": 1, "new": False},
     }  # fmt: skip
     assert "`uttermill estimate` with these settings" in str([*shown.plan(result)][-1])
+
+
+def test_each_stage_has_its_own_amount() -> None:
+    """A removed filter let in one clip, and `what-if` spoke of 31 to be transcribed."""
+    because = {"because": ["filter.filters.peak"], "seconds": None}
+    one, all_of_them = ({"compute": n, "hours": n / 100, **because} for n in (1, 31))
+    result = {
+        "stages": {"resample": one, "transcribe": one, "package": all_of_them},
+        "changes": [{"setting": "filter.filters.peak", "before": "in use", "after": None}],
+    }
+    assert shown.causes(result) == [
+        "filter.filters.peak removed: resample and transcribe 1 item, 0.01 h; package 31 items, "
+        "0.31 h"
+    ]
 
 
 def test_settings_that_came_and_went_are_told_so() -> None:

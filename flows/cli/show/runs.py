@@ -99,13 +99,17 @@ def causes(result: JsonObject) -> list[str]:
     lines = []
     for name, cause in _because(result).items():
         of_it = {stage: e for stage, e in stages.items() if name in e["because"]}
-        items = max(entry["compute"] for entry in of_it.values())
-        hours = max(entry["hours"] for entry in of_it.values())
         durations = [entry["seconds"] for entry in of_it.values()]
         time = "" if None in durations else f", about {formatting.about(sum(durations))}"
-        *others, last = of_it
-        named = f"{', '.join(others)} and {last}" if others else last
-        lines.append(f"{cause}: {named} {counted(items, 'item')}, {hours:.2f} h{time}")
+        amounts: dict[str, list[str]] = {}  # stages, by how much each of them has to do
+        for stage, entry in of_it.items():
+            amount = f"{counted(entry['compute'], 'item')}, {entry['hours']:.2f} h"
+            amounts.setdefault(amount, []).append(stage)
+        named = []
+        for amount, (*others, last) in amounts.items():
+            several = f"{', '.join(others)} and {last}" if others else last
+            named.append(f"{several} {amount}")
+        lines.append(f"{cause}: {'; '.join(named)}{time}")
     return lines
 
 

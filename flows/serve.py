@@ -10,7 +10,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..tasks.base.json_types import JsonObject
 from ..tasks.base.logs import log
 from ..tasks.insight.estimating import changes
 from ..tasks.insight.estimating.changes import Change
-from . import flow_parameters, formatting
+from . import flow_parameters, formatting, progress
 from . import settings as files
 from .checks import check
 from .cluster import spawning
@@ -215,11 +215,12 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
     # Flow runs are processes, in which the environment wins over Prefect's settings of this one:
     # there, the user may have the password of another server.
     variables = {"PREFECT_API_AUTH_STRING": auth, "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "true"}
-    with (
-        LocalServer(port=PORT, scheduling=True, auth=auth) as server,
-        using(server.wait_ready(), auth),
-        spawning.environment(variables),
-    ):
+    with ExitStack() as begun:
+        server = begun.enter_context(LocalServer(port=PORT, scheduling=True, auth=auth))
+        with progress.waiting("Prefect's server starts"):
+            url = server.wait_ready()
+        begun.enter_context(using(url, auth))
+        begun.enter_context(spawning.environment(variables))
         ui = server.url.removesuffix("/api")
         yield ui, login.address(ui, auth), auth
 

@@ -257,7 +257,8 @@ class Local:
                 f"OUT {out} cannot be written: {owners.told(error, out)}; choose another folder"
             ) from None
         if free < LEAST_FREE:
-            raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")
+            few = f"only {free >> 20} MiB are free at {out}"
+            raise ConfigError(f"{few}, and a run needs {LEAST_FREE >> 20}; free some, or move OUT")
 
     def free(self, out: Path) -> int:
         """Bytes; None if unknown."""

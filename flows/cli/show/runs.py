@@ -264,8 +264,9 @@ def _tars(tars: JsonObject, new: bool) -> Iterator[str]:
 
 
 def serve(result: JsonObject) -> Iterator[Line]:
-    when = f"at {result['cron']} ({result['timezone']})" if result["cron"] else "on request only"
-    yield f"Serving {result['deployment']}: {when}; one run at a time, until Ctrl-C."
+    when = f"at {result['cron']} ({result['timezone']}), each after the one before it"
+    when = when if result["cron"] else "on request only"
+    yield f"Serving {result['deployment']}: {when}, until Ctrl-C."
     if result["paused"]:
         yield "The schedule is paused, as it was left in Prefect's UI; resume it there."
     yield f"Form, runs and results: {result['open']}"

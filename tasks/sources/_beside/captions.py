@@ -14,13 +14,12 @@ import math
 import re
 from collections.abc import Callable
 from itertools import count, pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from ...base.errors import ItemError
 from ...recording import TimedWord
-from ...scoring import UNSPACED_CHARACTER
 from .._lists import clock
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, NoTranscript
@@ -229,11 +228,8 @@ def microdvd(text: str) -> Cues:
     return cues
 
 
-class _Piece(NamedTuple):
-    """Text in a paragraph, with the times of its span if it has some of its own; NaN: unknown."""
-
-    text: str
-    times: tuple[float, float] | None = None
+Times = tuple[float, float]
+Piece = tuple[str, Times | None]  # text of a paragraph, and the times of its span, if it has some
 
 
 class _Ttml:
@@ -255,12 +251,12 @@ class _Ttml:
                 self._pace = _NTSC  # of a time code, which counts frames
         self.read(root, 0.0, None)
 
-    def read(self, element: Element, outer: float, last: float | None) -> list[_Piece]:
+    def read(self, element: Element, outer: float, last: float | None) -> list[Piece]:
         """Adds the cues of an element; returns what is part of the text around it, whose times are
         `outer` and `last`."""
         name, named = element.tag.rpartition(":")[2], _attributes(element)
         if name == "br":
-            return [_Piece("\n")]
+            return [("\n", None)]
         styles = named.get("style", "").split()
         if named.get("ruby") in _READINGS or not self._readings.isdisjoint(styles):
             return []  # how words are read
@@ -277,35 +273,38 @@ class _Ttml:
             ends = zero + end
         elif length is not None:
             ends = begins + length
-        pieces = [_Piece((element.text or "").replace("\n", " "))]
+        pieces: list[Piece] = [((element.text or "").replace("\n", " "), None)]
         for inner in element:
             pieces += self.read(inner, begins, ends)
-            pieces.append(_Piece((inner.tail or "").replace("\n", " ")))
+            pieces.append(((inner.tail or "").replace("\n", " "), None))
         times = round(begins, 3), math.nan if ends is None else round(ends, 3)
         if name == "span" and (begins, ends) != (outer, last):
-            return [p if p.times or not p.text.strip() else _Piece(p.text, times) for p in pieces]
+            return [(text, span or (times if text.strip() else None)) for text, span in pieces]
         if name == "p":
             self._paragraph(pieces, times)
         return pieces if name == "span" else []
 
-    def _paragraph(self, pieces: list[_Piece], times: tuple[float, float]) -> None:
+    def _paragraph(self, pieces: list[Piece], whole: Times) -> None:
         """Adds the cue of a paragraph; its parts with times are cues of their own, unless they are
-        the words of a line."""
-        timed = [piece for piece in pieces if piece.times]
-        rest = "".join(piece.text for piece in pieces if not piece.times)
-        are_words = len(timed) > 1 and all(len(piece.text.split()) == 1 for piece in timed)
-        if are_words and not any(map(str.isalnum, rest)):
-            words = _timed_words(pieces)
+        the words, or syllables, of a line."""
+        timed = [(text.strip(), times) for text, times in pieces if times]
+        rest = "".join(text for text, times in pieces if not times)
+        if (
+            len(timed) > 1
+            and not any(map(str.isalnum, rest))
+            and all(" " not in text for text, _ in timed)
+        ):
+            words = tuple(TimedWord(text, *times) for text, times in timed)
             in_order = all(a.start <= b.start <= b.end for a, b in pairwise([words[0], *words]))
-            line = "".join(piece.text for piece in pieces).strip()
-            timing = tuple(words) if in_order else None
-            self.cues.add(Cue(words[0].start, max(w.end for w in words), line, None, timing))
+            end = max(word.end for word in words)
+            line = "".join(text for text, _ in pieces).strip()
+            self.cues.add(Cue(words[0].start, end, line, None, words if in_order else None))
             return
-        for text, (start, end) in [*((p.text, p.times or times) for p in timed), (rest, times)]:
-            if text.strip() and math.isnan(end):
+        for text, (start, end) in [*timed, (rest.strip(), whole)]:
+            if text and math.isnan(end):
                 self.cues.wrong["without a time"] += 1
-            elif text.strip():
-                self.cues.add(Cue(start, end, text.strip()))
+            elif text:
+                self.cues.add(Cue(start, end, text))
 
     def _seconds(self, text: str | None) -> float | None:
         """NaN for what is no time: a cue with a wrong begin does not begin at 0."""
@@ -319,22 +318,6 @@ class _Ttml:
             return math.nan
         units = {**_UNITS, "f": 1 / self._frames, "t": 1 / self._ticks}
         return float(by_unit[3] or by_unit[1]) * units[by_unit[2] or "s"]
-
-
-def _timed_words(pieces: list[_Piece]) -> list[TimedWord]:
-    """The words of a line; what no blank divides is one word, such as its syllables."""
-    words: list[TimedWord] = []
-    goes_on = False
-    for text, times in pieces:
-        if goes_on and text[:1].strip() and not UNSPACED_CHARACTER.match(text):
-            last = words[-1]
-            _, end = times or (last.start, last.end)
-            words[-1] = TimedWord(last.word + text.strip(), last.start, end)
-        elif times:
-            words.append(TimedWord(text.strip(), *times))
-        if text:
-            goes_on = bool(words and text[-1].strip())
-    return words
 
 
 def _attributes(element: Element) -> dict[str, str]:

@@ -45,18 +45,13 @@ def make(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     measure and may drop, and `gone`: results that are gone, so that stages compute at most what is
     stated.
     """
-    return _plan(settings, brief, listing=True)
+    return _plan(settings, brief)
 
 
 def of_out(settings: PrepareSettings) -> JsonObject:
-    """`of` for commands on OUT, which may be on another machine than its sources: if these cannot
+    """`make` for commands on OUT, which may be on another machine than its sources: if these cannot
     be listed, they count as the last run found them, and `unlisted` says why."""
-    try:
-        return make(settings)
-    except (ConfigError, RunError, OSError) as error:
-        # An error with another cause is raised again.
-        plan = _plan(settings, brief=False, listing=False)
-        return {**plan, "unlisted": masking.sentence(f"{error}")}
+    return _plan(settings, lenient=True)
 
 
 def check_recompute(settings: PrepareSettings) -> None:
@@ -79,7 +74,7 @@ def _too_much(settings: PrepareSettings, stages: JsonObject, hours: float) -> st
     )
 
 
-def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
+def _plan(settings: PrepareSettings, brief: bool = False, lenient: bool = False) -> JsonObject:
     job = settings.job()
     before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)
     rates = _Rates(settings, job)
@@ -87,7 +82,7 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         job, before = replace(job, out=job.out / "manifests" / "none"), None
     headers = not brief or rates.known
     with versions.reading(versions.newest(job.out)):
-        plan = planning.plan(job, before.job() if before else None, headers, listing)
+        plan = planning.plan(job, before.job() if before else None, headers, lenient)
     stages = rates.stages(plan.stages)
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
@@ -110,6 +105,7 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "redescribed": plan.redescribed,
         "unjudged": plan.unjudged,
         "gone": [masking.text(words) for words in plan.gone],
+        "unlisted": plan.unlisted and masking.sentence(plan.unlisted),
         "refusal": refusal,
         "stated": [masking.text(sentence) for sentence in plan.stated],
         "shared": [

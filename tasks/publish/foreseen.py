@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..accounting.ledger import NOT_PUBLISHED, PENDING
-from ..base.arrays import UInt64s
+from ..base.arrays import Bools, UInt64s
 from ..base.schema import LEDGER_FILE, RecordingRow
 from ..settings.job import Job
 from ..shard_store.index import Index
@@ -27,7 +27,7 @@ from . import published_columns
 from .choosing import next_version
 from .corpus import rejections
 from .outcomes import batch_outcomes, shard_batches
-from .outcomes.shard_batches import LIMITS, WAITING, ShardBatch
+from .outcomes.shard_batches import ShardBatch
 from .unchanged import fact_keys
 
 Listings = Mapping[str, Sequence[RecordingRow]]
@@ -65,18 +65,22 @@ class Foreseen:
         rows = next_version.rows_of(self.batches, clips.row, columns)
         return self.choice.named(rows, clips.split, clips.speaker)
 
-    def rows(self, columns: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """These columns of all rows that may be packaged, a batch at a time, with the splits and
-        speakers of those that would be; and of each `outcome` and `transcribed`."""
+    @property
+    def count(self) -> int:
+        """The number of rows that may be packaged."""
+        return int(next_version.first_rows(self.batches)[-1])
+
+    def rows(self, columns: Sequence[str], wanted: Bools) -> Iterator[pa.Table]:
+        """These columns of the `wanted` rows (bool [rows]), a batch at a time, with the splits and
+        speakers of those that would be packaged."""
         clips, begins = self.choice.clips, next_version.first_rows(self.batches)
-        split, speaker = (np.full(int(begins[-1]), number, np.int32) for number in (0, -1))
+        split, speaker = (np.full(self.count, number, np.int32) for number in (0, -1))
         split[clips.row], speaker[clips.row] = clips.split, clips.speaker
         for batch, a, b in zip(self.batches, begins[:-1], begins[1:], strict=True):
-            rows = batch.table("rows.arrow", columns).select(columns)
-            rows = self.choice.named(rows, split[a:b], speaker[a:b])
-            facts = batch.table(LIMITS, ("transcribed",))
-            facts = facts.append_column("outcome", batch.outcomes(("outcome",))["outcome"])
-            yield rows, facts.filter(pc.is_in(facts["outcome"], WAITING))
+            if wanted[a:b].any():
+                rows = batch.table("rows.arrow", columns).select(columns)
+                rows = self.choice.named(rows, split[a:b], speaker[a:b])
+                yield rows.filter(pa.array(wanted[a:b]))
 
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with
@@ -100,23 +104,30 @@ class Foreseen:
 
 @contextmanager
 def version(
-    job: Job, shards: Sequence[str], listings: Listings | None = None
+    job: Job,
+    shards: Sequence[str],
+    listings: Listings | None = None,
+    index: Index | None = None,
+    decided: Mapping[Path, ShardBatch] | None = None,
 ) -> Iterator[Foreseen]:
     """The next version of some shards. `listings`: by shard, the recordings that sources list now,
-    for shards whose listing in OUT is outdated."""
-    listings = listings or {}
-    keys = fact_keys(job, shards, Index(job.out))
+    for shards whose listing in OUT is outdated; `index`: a listing of OUT, if there is one;
+    `decided`: `UpToDate.decided`."""
+    listings, decided = listings or {}, decided or {}
+    keys = fact_keys(job, shards, index or Index(job.out))
     with temporary.scratch() as scratch, owners.naming(scratch.parent):
         batches = []
         kept = {*shard_batches.kept_in(job.out)} if job.only is None else set[str]()
         for batch in shard_batches.of_shards(job, keys):
+            if not any(listings.get(shard, [shard]) for shard in batch.shards):
+                continue  # all of its recordings have left their sources
             stays = batch.home.name in kept and not listings.keys() & {*batch.shards}
-            if not stays or not batch.holds(job) or not batch.is_sound():
+            batch = decided.get(batch.home, batch)
+            if not stays or not (batch.decided or batch.holds(job)) or not batch.is_sound():
                 batch = ShardBatch(scratch / shard_batches.FACTS / batch.home.name, batch.shards)
                 batch_outcomes.collect(job, batch, strict=False, listings=listings)
             batches.append(batch)
-        batches, _ = batch_outcomes.decide(job, batches, scratch, strict=False)
-        yield Foreseen(job, scratch, batches)
+        yield Foreseen(job, scratch, batch_outcomes.decide(job, batches, scratch, strict=False)[0])
 
 
 class Unpublished:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from ..base.errors import CorruptManifest
 from ..base.json_types import Balance, JsonObject, Summary
@@ -30,6 +31,7 @@ from . import corpus
 from .corpus import held_out, limits
 from .dataset import datacard
 from .outcomes import batch_outcomes, shard_batches
+from .outcomes.shard_batches import ShardBatch
 from .published_columns import second_texts_kept
 
 
@@ -46,12 +48,19 @@ class Version:
 class UpToDate:
     """The shards that are complete when a run begins and when it ends, and whether the version is
     up to date. Create it after the shard stage, which lists the files. `any_code`: accept shards
-    that another release completed, if recipes and rules are the same."""
+    that another release completed, if recipes and rules are the same. If batches had to be decided
+    for that, they are in `decided`, by their folders, with outcomes in `scratch`."""
 
     def __init__(
-        self, job: Job, shards: Sequence[str], index: Index, any_code: bool = False
+        self,
+        job: Job,
+        shards: Sequence[str],
+        index: Index,
+        any_code: bool = False,
+        scratch: Path | None = None,
     ) -> None:
-        self._job, self._shards, self._index = job, sorted(shards), index
+        self._job, self._shards, self._index, self._scratch = job, sorted(shards), index, scratch
+        self.decided: dict[Path, ShardBatch] = {}
         settings = whole_job.settings_of(job)
         self._facts = _facts_recipe(job, settings)
         self._settings = digest(
@@ -126,7 +135,10 @@ class UpToDate:
         batches = shard_batches.of_shards(self._job, self.keys())
         lacking = {batch.home for batch in shard_batches.missing(self._job, batches)}
         stored = [batch for batch in batches if batch.home not in lacking]
-        items = batch_outcomes.decide(self._job, stored, None, left_out=(CorruptManifest,))[1]
+        decided, items = batch_outcomes.decide(
+            self._job, stored, self._scratch, strict=False, left_out=(CorruptManifest,)
+        )
+        self.decided = {batch.home: batch for batch in decided}
         return {shard: items[shard] for shard in self._items.keys() & items.keys()}
 
     def _now(self, shards: Iterable[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,25 @@ def ledger(job: Job) -> None:
     queries.ledger(job.out)
 
 
+@contextmanager
+def away(job: Job) -> Iterator[None]:
+    """Inside, the sources cannot be listed; else they are empty."""
+    source = Path(job.sources[0].path)
+    moved = source.rename(source.with_name("away"))
+    try:
+        yield
+    finally:
+        moved.rename(source)
+
+
 def status(job: Job) -> None:
+    from uttermill.flows.cli import queries
+
+    with away(job):
+        queries.status(job.out)
+
+
+def status_without_sources(job: Job) -> None:
     from uttermill.flows.cli import queries
 
     queries.status(job.out)
@@ -104,7 +123,8 @@ def limited(job: Job) -> Job:
 def plan(job: Job) -> None:
     from uttermill.tasks.insight.estimating import planning
 
-    planning.plan(limited(job), job, listing=False)
+    with away(job):
+        planning.plan(limited(job), job, lenient=True)
 
 
 def report(job: Job) -> None:
@@ -186,7 +206,8 @@ def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
         yield _line("estimate: flow", have, Spent(cpu, rss))
         for step, each in spent.items():
             yield _line(f"estimate: {step}", have, each)
-    for work in (again, ledger, status, what_if, plan, report, verify, prune):
+    asked = (ledger, status, status_without_sources, what_if, plan, report, verify, prune)
+    for work in (again, *asked):
         if options.wants(work.__name__):
             _, cpu, rss = in_process(work, job)
             yield _line(work.__name__, have, Spent(cpu, rss))

@@ -275,7 +275,7 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
     now = table.take(np.concatenate([g.rows for g in groups]))
     with queries.tables() as database:
         contents = [
-            format_shards.contents(database, rows, {"f": ["id", "num_samples"]})["f"]
+            format_shards.contents(database, [rows], rows.schema, {"f": ["id", "num_samples"]})["f"]
             for rows in (now, before)
         ]
     same = format_shards.same_as(groups, *contents)

@@ -8,10 +8,10 @@ The functions of `package` forecast the version (`publish/foreseen.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import compress, groupby
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from ... import audio, plugins
 from ...accounting.broken import Broken
 from ...accounting.ledger import PENDING
 from ...base.arrays import FixedBytes
-from ...base.errors import ItemError
+from ...base.errors import ConfigError, ItemError, RunError
 from ...base.json_types import DatasetJson
 from ...base.schema import RecordingRow
 from ...publish import foreseen, safeguards, speakers
@@ -37,7 +37,7 @@ from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
 from ...stages import probe, shard, stage
 from ...stages.contract import STAGES
 from ...stages.filter import todo as cuts_lacking
-from ...stages.listing import copies, entries, shard_choice
+from ...stages.listing import copies, entries, known_recordings, shard_choice
 from ...stages.listing.copies import NewCopy, Shared
 from ...stages.listing.known_recordings import KnownRecordings
 from ...stages.listing.pending_listing import AsListed
@@ -93,6 +93,7 @@ class Plan:
     first_unusable: str | None  # one of them, and why
     redescribed: int  # published clips of which people or sources say something else now
     gone: list[str]  # what is gone of earlier results, in words: numbers are upper bounds then
+    unlisted: str | None  # why sources could not be listed, which count as the last run found them
 
     @property
     def again(self) -> float:
@@ -100,22 +101,28 @@ class Plan:
         return max(amount.again for amount in self.stages.values())
 
 
-def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = True) -> Plan:
+def plan(job: Job, before: Job | None, headers: bool = True, lenient: bool = False) -> Plan:
     """The plan of a run of `job`. `before`: the job of the newest run, None before the first;
-    `headers`: read the lengths of new recordings; `listing`: list the sources, else assume that
-    they hold what the last run listed."""
+    `headers`: read the lengths of new recordings; `lenient`: sources that cannot be listed count as
+    the last run found them."""
+    with temporary.scratch() as home, owners.naming(home.parent):
+        return _plan(job, before, headers, lenient, home)
+
+
+def _plan(job: Job, before: Job | None, headers: bool, lenient: bool, home: Path) -> Plan:
     index = Index(job.out)
     index.warn_of_foreign()
-    surveyed, listed = _surveyed(job, index, listing)
+    surveyed, listed, unlisted = _surveyed(job, index, lenient, home)
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
     causes = Causes.from_changes(found_since(job, before, described), job)
     scan = _Scan(job, before, described, causes, listed.redescribed)
-    listings = _known_shards(scan, shards, listed, UpToDate(job, shards, index, any_code=True))
+    complete = UpToDate(job, shards, index, any_code=True, scratch=home)
+    listings = _known_shards(scan, shards, listed, complete)
     scan.stages["shard"].reuse = surveyed.reused
-    gone = listed.removed()
-    copied = copies_among(job, listed.fresh, surveyed.known, gone) if headers else {}
+    gone = len(surveyed.gone) > 0
+    copied = copies_among(job, surveyed.known, listed) if headers else {}
     header = lengths(listed.fresh) if headers else None
     unread = _new_recordings(scan, listed, header, copied)
     surveyed.leave_out(_broken(surveyed, listed, header))
@@ -126,7 +133,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     if no_texts is not None:
         change, scan.expected = Rewriting(count), Expected(job, described)
     elif shards and (scan.opened or gone or listed.fresh or causes.all or newest is None):
-        with foreseen.version(job, shards, listings) as version:
+        with foreseen.version(job, shards, listings, index, complete.decided) as version:
             change = rewritten_clips.of_version(job, version, listed.redescribed)
             parts = version.choice.parted
             of_splits = safeguards.refusal_of_splits(job, parts, newest, scan.coming())
@@ -144,7 +151,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     return Plan(
         stages=scan.stages,
         changes=causes.all,
-        removed=len(gone - {*listed.moved.values()}),
+        removed=listed.removed_count,
         ignored=surveyed.ignored,
         shards=len(shards),
         clips=clips,
@@ -158,6 +165,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         first_unusable=next((str(broken) for _, broken in unusable), None),
         redescribed=change.differing,
         gone=index.gone_in_words(),
+        unlisted=unlisted,
     )
 
 
@@ -190,12 +198,21 @@ def _speakers_come(job: Job, causes: Causes, newest: Path | None) -> Iterator[st
         )
 
 
-def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
+def _surveyed(
+    job: Job, index: Index, lenient: bool, home: Path
+) -> tuple[Survey, AsListed, str | None]:
+    """What the sources hold, and why they could not be listed."""
     # No wait for files that may still be growing: a plan reads nothing of them.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
-    with temporary.scratch() as home, owners.naming(home.parent):
-        surveyed = (shard.survey if listing else shard.as_known)(quick, index, home)
-        return surveyed, AsListed(job.out, surveyed)
+    had = known_recordings.read(job.out, index)
+    unlisted: str | None = None
+    try:
+        surveyed = shard.survey(quick, index, home, had=had)
+    except (ConfigError, RunError, OSError) as error:
+        if not lenient:
+            raise
+        surveyed, unlisted = shard.as_known(had, home), str(error)
+    return surveyed, AsListed(job.out, surveyed), unlisted
 
 
 def _known_shards(
@@ -450,13 +467,10 @@ def _package(
 MOST_BYTES = 256 << 20  # takes less than a second
 
 
-def copies_among(
-    job: Job, fresh: Sequence[RecordingRow], had: KnownRecordings, gone: Collection[str]
-) -> dict[str, NewCopy]:
+def copies_among(job: Job, had: KnownRecordings, listed: AsListed) -> dict[str, NewCopy]:
     """The copies among new recordings, by name; empty if the new files have more than MOST_BYTES.
-    `had`: recordings of earlier runs; `gone`: recordings that left their sources, which have no
-    copies."""
-    sound = [row for row in fresh if not row["error_code"]]
+    `had`: recordings of earlier runs. Those that left their sources have no copies."""
+    sound = [row for row in listed.fresh if not row["error_code"]]
     if (
         job.filter.duplicate_files == "keep"
         or sum(row["size"] for row in sound) > MOST_BYTES
@@ -477,6 +491,7 @@ def copies_among(
     names = {row["recording"] for row in hashed}
     others = [row for row in others if row["recording"] not in names]
     before = copies.former(others)
-    rows = [row for row in others if row["recording"] not in gone] + hashed
+    gone = listed.left(row["recording"] for row in others)
+    rows = [*compress(others, ~gone), *hashed]
     copies.mark(rows, before)
     return {copy.recording: copy for copy in copies.new(rows, before) if copy.recording in names}

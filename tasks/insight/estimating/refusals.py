@@ -4,9 +4,11 @@ left their sources, or no clip will have a text."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from ... import plugins
 from ...accounting import summary
@@ -108,16 +110,17 @@ def of_removals(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     not. Call it after `listed.rows` for all shards, which finds the recordings that moved."""
     if newest is None or not listed.absent_count:
         return None
-    names_absent = listed.absent()
-    absent, gone = names_absent - {*listed.moved.values()}, set[str]()
+    gone = set[str]()
     for names in summary.live_recordings(newest):
-        gone |= absent.intersection(names.to_pylist())
+        gone.update(names.filter(pa.array(listed.absent(names.to_pylist()))).to_pylist())
+    gone -= {*listed.moved.values()}
     if not gone:
         return None
     unreadable = {
         row["recording"] for row in listed.fresh if row["error_code"] in safeguards.UNLISTED
     }
-    unreadable |= safeguards.unreadable_in(listed.faulty()) - names_absent
+    faulty = [*safeguards.unreadable_in(listed.faulty())]
+    unreadable.update(compress(faulty, ~listed.absent(faulty)))
     if safeguards.refusal_of_removals(job, gone, unreadable, newest) is None:
         return None
     gone -= listed.same_content(gone)

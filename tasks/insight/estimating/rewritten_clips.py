@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...accounting.ledger import PENDING
-from ...base.arrays import Bools, UInt64s
+from ...base.arrays import Bools, Int64s
 from ...base.schema import UTTERANCES_FILE
 from ...publish import foreseen, package, published_columns
+from ...publish.outcomes.shard_batches import WAITING
 from ...publish.output_shards import format_shards
 from ...publish.output_shards.format_shards import PreviousVersion
 from ...settings.job import Job
@@ -23,7 +24,7 @@ from ...storage import queries, tables, versions
 
 #: Columns of a version that follow from what sources and people say of a recording.
 DESCRIBED = ("source_id", "text", "text_source", "speaker", "language", "labels")
-SAID = ""  # stands for these columns beside the names of formats
+SAID = "said"  # names a hash of these columns
 
 
 class Rewriting(NamedTuple):
@@ -39,7 +40,7 @@ class Rewriting(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The clips of the next version, by the numbers of their rows (`next_version`)."""
+    """Of each row of the next version (`next_version`)."""
 
     waiting: Bools  # its text is still to be recognised
     decided: Bools  # nothing of it is still to be computed
@@ -51,64 +52,76 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     recordings of which their sources say something else now. A clip counts as staying as it is
     while only its filters or further recognisers have work."""
     clips, newest = version.choice.clips, versions.newest(job.out)
+    waits, decided, stated = (flags[clips.row] for flags in _known(version, redescribed))
+    stays, coming = int((~waits).sum()), int(waits.sum())
+    later = coming, float(clips.seconds[waits].sum())
     if newest is None:
-        facts, _ = _known(version, {}, redescribed)
-        waits = facts.waiting[clips.row]
-        stays, seconds = int((~waits).sum()), float(clips.seconds[~waits].sum())
-        coming = int(waits.sum()), float(clips.seconds[waits].sum())
-        return Rewriting(0, stays, stays, seconds, *coming)
+        return Rewriting(0, stays, stays, float(clips.seconds[~waits].sum()), *later)
     described_then = versions.described(newest)
     names = tuple(tables.schema(newest / UTTERANCES_FILE).names)
     previous = PreviousVersion(newest, described_then, names)
     of_formats = format_shards.compared(job, published_columns.row_schema(job), previous)
     linked = recipe.across_recordings(job) is not None
     describing = [name for name in DESCRIBED if not (linked and name == "speaker")]
-    columns = {**of_formats, SAID: describing}
-    facts, now = _known(version, columns, redescribed)
-    with queries.tables() as database:
-        then = format_shards.published_contents(job, previous, columns, database)
-    waits, decided, stated = (flags[clips.row] for flags in facts)
     before = package.published_before(job, version.choice, newest)
     former = np.full(len(waits), -1)  # the row of each clip in the newest version
     former[before.now[before.now >= 0]] = np.flatnonzero(before.now >= 0)
-    was = former >= 0
-
-    def equal(name: str) -> Bools:
-        same: Bools = now[name][clips.row] == np.append(then[name], 0)[former]
-        return same
-
-    same = was & ~waits
-    for name in of_formats:
-        same &= ~decided | equal(name)
-    differing = was & decided & stated & ~equal(SAID)
-    written = np.zeros(len(waits), bool)
     shards = package.laid_out(job, version.choice, before, described_then) if len(waits) else ()
-    for shard in shards:
-        whole = shard.before is not None and shard.whole and bool(same[shard.rows].all())
-        written[shard.rows] = len(of_formats) < len(job.package.formats) or not whole
-    written &= ~waits
-    counts = len(before.now), int((~waits).sum()), int(written.sum())
-    coming = int(waits.sum()), float(clips.seconds[waits].sum())
-    return Rewriting(*counts, float(clips.seconds[written].sum()), *coming, int(differing.sum()))
+    written = ~waits
+    differing = (former >= 0) & decided & stated
+    # A tar that has lost a clip is written, whatever the others contain.
+    whole = [shard for shard in shards if shard.before is not None and shard.whole]
+    if len(of_formats) < len(job.package.formats):
+        whole = []
+    compared = np.zeros(len(waits), bool)
+    for shard in whole:
+        compared[shard.rows] = decided[shard.rows]
+    same = _equal(version, previous, of_formats, compared, former)
+    differing &= ~_equal(version, previous, {SAID: describing}, differing, former)[SAID]
+    for shard in whole:
+        rows = shard.rows
+        if not waits[rows].any() and all(one[rows[decided[rows]]].all() for one in same.values()):
+            written[rows] = False
+    counts = len(before.now), stays, int(written.sum())
+    return Rewriting(*counts, float(clips.seconds[written].sum()), *later, int(differing.sum()))
 
 
-def _known(
-    version: foreseen.Foreseen, columns: Mapping[str, Sequence[str]], redescribed: Set[str]
-) -> tuple[_Known, dict[str, UInt64s]]:
-    """Of all rows, and their `format_shards.contents`; those of clips that the version does not
-    have are arbitrary."""
+def _known(version: foreseen.Foreseen, redescribed: Set[str]) -> _Known:
     names = pa.array([*redescribed], pa.string())
     reviewed = pa.array([*{one.id for one in decision_log.of(version.job.out)}], pa.string())
     flags = [_Known(*(np.zeros(0, bool) for _ in _Known._fields))]
-    hashed = [dict.fromkeys(columns, np.zeros(0, np.uint64))]
-    wanted = dict.fromkeys(("id", "recording", *chain(*columns.values())))
+    for batch in version.batches:
+        facts = batch.utterances(("id", "recording", "transcribed", "outcome"))
+        facts = facts.filter(pc.is_in(facts["outcome"], WAITING))
+        pending = pc.equal(facts["outcome"], PENDING)
+        waiting = pc.and_(pending, pc.invert(facts["transcribed"]))
+        stated = pc.or_(pc.is_in(facts["recording"], names), pc.is_in(facts["id"], reviewed))
+        masks = (waiting, pc.invert(pending), stated)
+        flags.append(_Known(*(np.asarray(mask, bool) for mask in masks)))
+    return _Known(*map(np.concatenate, zip(*flags, strict=True)))
+
+
+def _equal(
+    version: foreseen.Foreseen,
+    previous: PreviousVersion,
+    columns: Mapping[str, Sequence[str]],
+    compared: Bools,
+    former: Int64s,
+) -> dict[str, Bools]:
+    """By list of columns, which of the clips that are `compared` have the same content as in the
+    previous version, where their rows are `former`; bool [clips]."""
+    same = {name: np.zeros(len(compared), bool) for name in columns}
+    if not compared.any():
+        return same
+    rows = version.choice.clips.row[compared]
+    place = np.searchsorted(np.sort(rows), rows)
+    every = published_columns.row_schema(version.job)
+    wanted = [name for name in dict.fromkeys(chain(*columns.values())) if name in every.names]
+    schema = pa.schema([every.field(name) for name in wanted])
+    chosen = version.rows(wanted, np.isin(np.arange(version.count), rows))
     with queries.tables() as database:
-        for rows, facts in version.rows([name for name in wanted if name in version.columns]):
-            pending = pc.equal(facts["outcome"], PENDING)
-            waiting = pc.and_(pending, pc.invert(facts["transcribed"]))
-            stated = pc.or_(pc.is_in(rows["recording"], names), pc.is_in(rows["id"], reviewed))
-            masks = (waiting, pc.invert(pending), stated)
-            flags.append(_Known(*(np.asarray(mask, bool) for mask in masks)))
-            hashed.append(format_shards.contents(database, rows, columns))
-    whole = _Known(*map(np.concatenate, zip(*flags, strict=True)))
-    return whole, {name: np.concatenate([part[name] for part in hashed]) for name in columns}
+        then = format_shards.published_contents(version.job, previous, columns, database)
+        now = format_shards.contents(database, chosen, schema, columns)
+    for name, flags in same.items():
+        flags[compared] = now[name][place] == then[name][former[compared]]
+    return same

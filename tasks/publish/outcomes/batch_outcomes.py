@@ -243,12 +243,15 @@ def decide(
     """Apply the limits to the facts of all batches, and write the outcomes of each into `scratch`,
     if it is given. Returns the decided batches, and the items of each stage of the shards that
     lack nothing; at the others the next run looks again. Companions of kept clips are no items.
+    Batches that are decided already come back as they are, and without items.
 
     With `strict`, for versions, an utterance that the run did not finish has failed: its file
     changed meanwhile. Without it, such an utterance is pending. For `left_out` see `_outcomes`.
     """
-    decided, items = list[ShardBatch](), dict[str, dict[str, int]]()
-    for batch, facts, outcomes in _outcomes(job, batches, left_out):
+    decided = {batch.home: batch for batch in batches if batch.decided}
+    undecided = [batch for batch in batches if batch.home not in decided]
+    items = dict[str, dict[str, int]]()
+    for batch, facts, outcomes in _outcomes(job, undecided, left_out):
         again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
         heard = pc.invert(shard_batches.unheard(outcomes))
         cut_only = pc.equal(outcomes["stage"], "filter")
@@ -265,8 +268,8 @@ def decide(
         path = scratch / DECIDED / f"{batch.home.name}.arrow"
         storage.store_of(path.parent).write(path, arrow_bytes(outcomes))
         waiting = pc.sum(pc.is_in(outcomes["outcome"], shard_batches.WAITING)).as_py() or 0
-        decided.append(replace(batch, decided=path, count=waiting))
-    return decided, items
+        decided[batch.home] = replace(batch, decided=path, count=waiting)
+    return [decided[batch.home] for batch in batches if batch.home in decided], items
 
 
 def source_languages_of(job: Job, batches: Sequence[ShardBatch]) -> Spoken:

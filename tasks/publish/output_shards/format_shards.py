@@ -3,7 +3,7 @@ previous version it can link."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -142,18 +142,24 @@ def compared(job: Job, planned: pa.Schema, previous: PreviousVersion) -> dict[st
 
 
 def contents(
-    database: DuckDBPyConnection, rows: pa.Table, columns: Mapping[str, Sequence[str]]
+    database: DuckDBPyConnection,
+    parts: Iterable[pa.Table],
+    schema: pa.Schema,
+    columns: Mapping[str, Sequence[str]],
 ) -> dict[str, UInt64s]:
-    """For each list of columns, a hash of them of each row; columns that the table lacks count as
-    null."""
+    """For each list of columns, a hash of them of each row of the tables of this schema; columns
+    that it lacks count as null."""
     hashed = list[str]()
-    for listed in columns.values():
-        names = (queries.identifier(n) if n in rows.column_names else "NULL" for n in listed)
-        hashed.append(f"hash({', '.join(['0', *names])})")
+    for name, listed in columns.items():
+        names = (queries.identifier(n) if n in schema.names else "NULL" for n in listed)
+        hashed.append(f"hash({', '.join(['0', *names])}) AS {queries.identifier(name)}")
     if not hashed:
         return {}
-    table = queries.joined(database, rows, f"SELECT {', '.join(hashed)} FROM given")
-    return dict(zip(columns, (column.to_numpy() for column in table.columns), strict=True))
+    sql = f"SELECT {', '.join(hashed)} FROM given"
+    hashes = pa.schema(dict.fromkeys(columns, pa.uint64()))
+    with queries.streamed(database, parts, schema, sql) as batches:
+        table = pa.Table.from_batches(batches, hashes)
+    return {name: table[name].to_numpy() for name in columns}
 
 
 def published_contents(
@@ -168,11 +174,15 @@ def published_contents(
     numbers = None
     if PLACE in every:
         numbers = places(job.package.formats, lambda names: tables.read(place, names))
-    parts, first = [dict.fromkeys(columns, np.zeros(0, np.uint64))], 0
-    for rows in tables.row_groups(place, stored, Proved(previous.home)) if stored else ():
-        parts.append(contents(database, with_places(rows, numbers, first), columns))
-        first += len(rows)
-    return {name: np.concatenate([part[name] for part in parts]) for name in columns}
+    schema = pa.schema([tables.schema(place).field(name) for name in stored])
+
+    def rows() -> Iterator[pa.Table]:
+        first = 0
+        for part in tables.row_groups(place, stored, Proved(previous.home)) if stored else ():
+            yield with_places(part, numbers, first)
+            first += len(part)
+
+    return contents(database, rows(), with_places(schema.empty_table(), numbers).schema, columns)
 
 
 def of_format(

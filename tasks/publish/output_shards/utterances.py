@@ -72,7 +72,7 @@ def write(
             named = _named(rows, chosen, span)
             labelled = _labelled(job, named, chosen.frozen)
             to_plan = format_shards.with_places(labelled, places, first)
-            content = format_shards.contents(database, to_plan, compared)
+            content = format_shards.contents(database, [to_plan], to_plan.schema, compared)
             write_rows(plan.save(job, home, some, to_plan, previous, content, part))
             first += len(rows)
 

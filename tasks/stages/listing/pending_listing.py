@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from itertools import compress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from ... import audio
-from ...base.arrays import FixedBytes
+from ...base.arrays import Bools
 from ...base.errors import ItemError
 from ...base.schema import RECORDINGS, RecordingRow
 from ...recording import Locator
@@ -33,6 +32,7 @@ class AsListed:
         self.moved: dict[str, str] = {}  # new to former names, in the shards read so far
         leaving = np.concatenate([surveyed.gone, surveyed.failed])
         self._gone = np.sort(had.columns.keys[leaving])
+        self._left = np.sort(had.columns.keys[surveyed.gone])
         self._absent = surveyed.absent
         fresh = list(surveyed.fresh.tables())
         #: Whether known names are among the fresh ones: changed files, or retries.
@@ -56,7 +56,6 @@ class AsListed:
         self._places = self._redescribed[PLACE].to_numpy()
         #: Known recordings of which the sources say something else now, or that have come back.
         self.redescribed = {*self._redescribed["recording"].to_pylist()}
-        self._leaving = np.unique(had.columns.shard[surveyed.gone])
         self._unlisted = np.sort(had.columns.keys[self._absent])
         touched = {*self._places.tolist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
@@ -93,23 +92,24 @@ class AsListed:
         self.moved[new["recording"]] = row["recording"]
         return {**with_probed(new, row), "present": True}
 
-    def removed(self) -> set[str]:
-        """Names of recordings that have left their sources since the last listing."""
-        return {name for number in self._leaving for name in self._among(number, self._gone)}
+    def left(self, names: Iterable[str]) -> Bools:
+        """Which of these recordings have left their sources since the last listing."""
+        return sorted_keys.index_in(self._left, entries.keys(names)) >= 0
+
+    @property
+    def removed_count(self) -> int:
+        """The number of recordings that have left their sources since the last listing, without
+        those that moved."""
+        return len(self._left) - int(self.left(self.moved.values()).sum())
 
     @property
     def absent_count(self) -> int:
         """The number of recordings that OUT knows and no source lists now, whenever they left."""
         return len(self._absent)
 
-    def absent(self) -> set[str]:
-        numbers = np.unique(self._had.columns.shard[self._absent])
-        return {name for number in numbers for name in self._among(number, self._unlisted)}
-
-    def _among(self, number: int, keys: FixedBytes) -> Iterator[str]:
-        """The recordings of the shard with this number that have one of these sorted keys."""
-        names = manifest.recordings(self._out, self._had.shards[number])
-        return compress(names, sorted_keys.index_in(keys, entries.keys(names)) >= 0)
+    def absent(self, names: Iterable[str]) -> Bools:
+        """Which of these recordings OUT knows and no source lists now."""
+        return sorted_keys.index_in(self._unlisted, entries.keys(names)) >= 0
 
     def faulty(self) -> Iterator[pa.Table]:
         """RECORDINGS of the shards with a recording known to be broken."""

@@ -86,11 +86,12 @@ def survey(
     home: Path,
     damaged: manifest.OnDamage = manifest.leave,
     doubted: Collection[str] = (),
+    had: KnownRecordings | None = None,
 ) -> Survey:
     """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
     workers will probe. `damaged` is called for each damaged listing of OUT. `doubted`: recordings
-    that count as changed, whatever their guards."""
-    had = known.read(job.out, index, damaged)
+    that count as changed, whatever their guards. `had`: what OUT knows, if it was read."""
+    had = had or known.read(job.out, index, damaged)
     surveyed = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, surveyed, doubted)
     datasets = plugins.datasets(job.sources)
@@ -118,10 +119,9 @@ def survey(
     return surveyed
 
 
-def as_known(job: Job, index: Index, home: Path) -> Survey:
+def as_known(had: KnownRecordings, home: Path) -> Survey:
     """The result of `survey` if the sources contain exactly what the last run listed; reads none of
     them."""
-    had = known.read(job.out, index)
     present = had.columns.flags & PRESENT > 0
     surveyed = Survey(
         had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=int(present.sum())

@@ -293,6 +293,7 @@ def run_shard_stage(
     wall = time.monotonic() - began - waited
     done = Done("shard", "", survey.fresh.count, survey.reused, sum(seconds.values()), wall)
     index.note_files()
+    known_recordings.remember(job.out, survey.known, index)
     # The longest shards first: no straggler at the end.
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, survey, safeguards.exempt(job))

@@ -464,9 +464,10 @@ def break_everywhere(
 @pytest.mark.parametrize("most", [10, tiers.nightly(20)])
 @pytest.mark.nightly
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
-    # layout, shard, index, filter, blob, resample, transcribe, four files of facts, data.list,
-    # units.txt, data card, croissant.json, dataset.json, version, latest, guards.json, index
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, most) == 20
+    # layout, shard, index, known, filter, blob, resample, transcribe, four files of facts,
+    # data.list, units.txt, data card, croissant.json, dataset.json, version, latest, guards.json,
+    # index
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, most) == 21
 
 
 @pytest.mark.parametrize("most", [5, tiers.nightly(9)])

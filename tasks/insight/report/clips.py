@@ -30,10 +30,12 @@ from ...recording import Locator
 from ...recording.guard import file_state
 from ...recording.tracks import locator_of
 from ...settings.job import Job
-from ...shard_store import blobs, hidden, manifest
+from ...shard_store import blobs, hidden
+from ...shard_store.index import Index
 from ...shard_store.text_values import final_text
 from ...shard_store.utterance import FinalUtterance
 from ...speech.fbank import Fbank, triangles
+from ...stages.listing import entries, known_recordings
 from ...stages.stage import view_of
 from . import choice, number_words
 from .choice import Why
@@ -96,9 +98,10 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
     wanted: dict[str, list[Sample]] = {}
     for sample in samples:
         wanted.setdefault(sample.row["recording"], []).append(sample)
-    for shard in manifest.shards(job.out):
-        if wanted.keys().isdisjoint(manifest.recordings(job.out, shard)):
-            continue
+    had = known_recordings.read(job.out, Index(job.out))
+    rows = had.find(entries.keys(wanted))
+    for number in np.unique(had.columns.shard[rows[rows >= 0]]):
+        shard = had.shards[number]
         view = view_of(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] in wanted]
         shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]

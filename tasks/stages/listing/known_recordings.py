@@ -1,12 +1,19 @@
-"""The recordings that an OUT knows, as columns of hashes: 49 bytes each."""
+"""The recordings that an OUT knows, as columns of hashes: 49 bytes each.
+
+A run notes them in OUT/manifests/package/known, so that only the listings of shards that have
+changed since are opened. Without it, or if it is damaged, all are.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, cast
 
@@ -33,7 +40,8 @@ PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
 PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
 MOST_PARTS = 31
 BYTES_A_SECOND = 16000  # assumed without a length in the header: 128 kbit/s
-ROOT = "manifests/shard"
+ROOT, NOTED = "manifests/shard", "manifests/package/known"
+DIGEST = 32  # bytes of the hash before the columns in NOTED
 AT_ONCE = 256  # shards whose listings are noted together
 #: What `note` reads of a shard's rows.
 COLUMNS = (
@@ -66,6 +74,7 @@ class KnownRecordings:
     seconds: list[float]  # audio present in each shard, by header
     counts: list[Counts]  # recordings present in each shard
     columns: Columns
+    noted: dict[str, str] = field(default_factory=dict)  # `_newest` when they were remembered
 
     def present(self, number: int) -> int:
         return sum(count for count, _ in self.counts[number].values())
@@ -89,23 +98,67 @@ class KnownRecordings:
 def read(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
     """The recordings that an OUT knows, from the newest part of each shard; `damaged` is called for
     each damaged part."""
-    names, newest = manifest.shards(out), dict[str, str]()  # file of the newest part of each
-    for file in index.files:
-        if file.startswith(f"{ROOT}/"):
-            _, _, shard, part = file.split("/")
-            newest[shard] = max(part, newest.get(shard, ""), key=manifest.number_of)
-    kinds = (entries.KEY, np.uint64, np.uint64, np.int32, np.uint8, np.uint64)
-    columns = [Columns(*(np.zeros(0, kind) for kind in kinds))]
-    recordings = KnownRecordings(names, [0.0] * len(names), [{} for _ in names], columns[0])
-    numbers = [number for number, name in enumerate(names) if name in newest]
+    names, newest, had = manifest.shards(out), _newest(index), _noted(out)
+    recordings = KnownRecordings(
+        names, [0.0] * len(names), [{} for _ in names], had.columns, had.noted
+    )
+    now = np.full(len(had.shards), -1, np.int32)  # the number of each noted shard
+    number_of = {name: number for number, name in enumerate(names)}
+    for then, name in enumerate(had.shards):
+        if name in number_of and newest.get(name) == had.noted.get(name):
+            now[then] = number = number_of[name]
+            recordings.seconds[number] = had.seconds[then]
+            recordings.counts[number] = had.counts[then]
+    shard = now[had.columns.shard]
+    columns = [had.columns._replace(shard=shard).where(shard >= 0)]
+    numbers = sorted({number_of[name] for name in number_of.keys() & newest} - {*now.tolist()})
     for first in range(0, len(numbers), AT_ONCE):
-        parts = {
-            number: manifest.listed_in(out, names[number], newest[names[number]], COLUMNS, damaged)
-            for number in numbers[first : first + AT_ONCE]
-        }
+        parts = {}
+        for number in numbers[first : first + AT_ONCE]:
+            part = newest[names[number]].partition(" ")[0]
+            parts[number] = manifest.listed_in(out, names[number], part, COLUMNS, damaged)
         columns.append(note(recordings, parts))
     recordings.columns = _sorted(columns)
     return recordings
+
+
+def _newest(index: Index) -> dict[str, str]:
+    """File name and guard of the newest part of each shard."""
+    newest = dict[str, str]()
+    for file, guard in index.files.items():
+        if file.startswith(f"{ROOT}/"):
+            _, _, shard, part = file.split("/")
+            newest[shard] = max(f"{part} {guard}", newest.get(shard, ""), key=manifest.number_of)
+    return newest
+
+
+def remember(out: Path, recordings: KnownRecordings, index: Index) -> None:
+    """Note them for the next `read`. `index`: a listing of OUT's shards as they are read here. Call
+    it only while holding OUT's lock."""
+    newest = _newest(index)
+    if newest == recordings.noted:
+        return
+    about = [recordings.shards, recordings.seconds, recordings.counts, newest]
+    header = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    target = io.BytesIO()
+    np.savez(target, about=header, **recordings.columns._asdict())
+    data = target.getvalue()
+    storage.write_atomic(out / NOTED, hashlib.sha256(data).digest() + data)
+
+
+def _noted(out: Path) -> KnownRecordings:
+    """What was remembered; nothing if it is missing or damaged, which the hash before it shows."""
+    try:
+        whole = storage.read(out / NOTED)
+        if hashlib.sha256(data := whole[DIGEST:]).digest() != whole[:DIGEST]:
+            raise ValueError
+        with np.load(io.BytesIO(data)) as noted:
+            columns = Columns(*(noted[name] for name in Columns._fields))
+            about = json.loads(noted["about"].tobytes())
+        return KnownRecordings(about[0], about[1], about[2], columns, about[3])
+    except (OSError, ValueError, KeyError):
+        kinds = (entries.KEY, np.uint64, np.uint64, np.int32, np.uint8, np.uint64)
+        return KnownRecordings([], [], [], Columns(*(np.zeros(0, kind) for kind in kinds)))
 
 
 def note(recordings: KnownRecordings, parts: Mapping[int, pa.Table]) -> Columns:

@@ -243,7 +243,7 @@ def ordered(
         yield _sorted(first, by)
         return
     sql = f"SELECT * FROM given ORDER BY {', '.join(map(identifier, by))}"
-    every = chain(first, rest)
+    every = chain((first.pop(0) for _ in range(len(first))), rest)
     with tables(memory, scratch) as database, streamed(database, every, schema, sql) as batches:
         yield batches
 
@@ -257,8 +257,9 @@ def _sorted(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.RecordBatch
         return
     columns, schema = whole.columns, whole.schema
     del whole
-    for number, column in enumerate(columns):  # one at a time, so that only one is held twice
-        columns[number] = column.combine_chunks()
+    for number in range(len(columns)):  # one at a time, so that only one is held twice
+        columns[number] = columns[number].combine_chunks()
+        pa.default_memory_pool().release_unused()  # small pieces, which no large array can reuse
     whole = pa.table(columns, schema=schema)
     order = order_by(whole, by)
     for low in range(0, len(order), AT_ONCE):

@@ -11,10 +11,13 @@ import pytest
 
 from tests.helpers import corpus
 from tests.plugins import guessing_asr
+from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import NothingLeft
 from uttermill.tasks.insight import source_languages
 from uttermill.tasks.publish.corpus import ROW
 from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.settings.job import Done
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.shard_store import source_languages as source_votes
 from uttermill.tasks.stages import stage
@@ -212,6 +215,26 @@ def test_doubtful_clips_are_heard_again_in_the_language_of_their_source(tmp_path
     view = prune._View(prune.KeptSettings(whole, stage.weights_of(whole)), shard, None)
     assert len(view.transcripts) == 13
     assert view.transcripts.keys() <= view.wanted_texts, "prune keeps both texts of a clip"
+
+
+class Steps(Observer):
+    """Asks each step what it did, as Prefect's tasks do."""
+
+    def __init__(self) -> None:
+        self.done: list[Done] = []
+
+    def step(self, name: str, work: Any, shard: str = "", seconds: float = 0.0) -> Any:
+        result = work()
+        self.done.append(result if isinstance(result, Done) else result.done)
+        return result
+
+
+def test_each_step_of_a_run_that_hears_clips_again_says_what_it_did(tmp_path: Path) -> None:
+    steps = Steps()
+    pipeline.run(job(tmp_path, range(10), GUESSING), Here(), steps)
+    heard = [done.computed for done in steps.done if done.stage == "transcribe"]
+    assert heard == [10, 3]
+    assert [done.new for done in steps.done if done.stage == "package"] == [False, True]
 
 
 @pytest.mark.parametrize(

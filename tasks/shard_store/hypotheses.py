@@ -14,7 +14,7 @@ from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
 from ..settings import TranscribeSettings
 from ..settings.job import Job, Spoken
-from .utterance import HeardUtterance, Vote, is_doubtful, is_surer, more_probable, vote_of
+from .utterance import SURER, HeardUtterance, Vote, is_doubtful, is_surer, more_probable, vote_of
 
 #: The filter whose label and measure vote with `transcribe.language_by: sound`.
 BY_SOUND = ("audio_language", "audio_language_probability")
@@ -123,11 +123,13 @@ def _elected(
     spoken: Spoken,
 ) -> HeardUtterance:
     first_hearing, seconds = utterance._replace(transcript=row, vote=vote), utterance.cut.seconds
+    margin = SURER
     if vote is not None and vote.language is not None:
         language, doubted = vote.language, vote.overrules(row, seconds, _voter(utterance, row, by))
     else:
         languages = spoken.get(utterance.cut.recording["dataset"], ()) if by == "recording" else ()
         language, doubted = next(iter(languages), ""), is_doubtful(row, languages)
+        margin = 0.0  # other recordings say less of a clip than its own
     if utterance.cut.language or not doubted:
         return first_hearing
     other = first_hearing._replace(voted=language)
@@ -136,9 +138,8 @@ def _elected(
         return other._replace(transcript=None)
     if not _sound(row_in_it):
         return first_hearing
-    if is_surer(row, row_in_it):
-        confirms = vote is None or vote.language is None
-        text = more_probable(row, row_in_it) if confirms else row
+    if is_surer(row, row_in_it, margin):
+        text = row if margin else more_probable(row, row_in_it)
         return first_hearing._replace(transcript=text)
     detected = {name: row.get(name) for name in ("detected_language", "detected_probability")}
     return other._replace(transcript=cast(TranscriptRow, {**row_in_it, **detected}))

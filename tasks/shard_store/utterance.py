@@ -247,13 +247,13 @@ class Vote:
         return detected is not None and detected != self.language
 
 
-def is_surer(row: TranscriptRow, in_it: TranscriptRow) -> bool:
-    """Whether a clip keeps its own text, beside the one in its recording's language."""
+def is_surer(row: TranscriptRow, in_it: TranscriptRow, margin: float = SURER) -> bool:
+    """Whether a clip keeps its own text, beside the one in its recording's language or source's."""
     written, written_in_it = (scripts.fits(one["text"], one["language"]) for one in (row, in_it))
     if written != written_in_it:
         return written
     score, score_in_it = row["avg_logprob"], in_it["avg_logprob"]
-    return score is not None and score_in_it is not None and score > score_in_it + SURER
+    return score is not None and score_in_it is not None and score > score_in_it + margin
 
 
 def more_probable(row: TranscriptRow, in_it: TranscriptRow) -> TranscriptRow:

@@ -221,7 +221,7 @@ _FRACTION = re.compile(
 #: and L are initials.
 _ROMAN = re.compile(
     r"\b(?!I\b|[CL]\b)(?=[CLXVI]+(?:er?)?\b)"
-    r"(C{0,3}(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3}))(?:er?)?\b"
+    r"(C{0,3}(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3}))(?<=[CLXVI])(?:er?)?\b"
 )
 _ROMAN_FIGURES = {"C": 100, "L": 50, "X": 10, "V": 5, "I": 1}
 _RANKS = {"en": ("the",), "de": ("der", "die", "des", "dem", "den")}  # Henry *the* eighth

@@ -11,11 +11,11 @@ computed once for all windows of a batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..base.arrays import RATE, Bools, Float32s, Float64s, Int64s
+from ..base.arrays import RATE, Bools, Float32s, Float64s, Int64s, UInt8s
 from ..models import onnx_session, registry
 from ..speech import embedding
 from ..speech.embedding import BINS, FBANK, fbank
@@ -181,23 +181,25 @@ def frame_of(seconds: float) -> int:
 #
 # Windows are overlap-added with Hamming weights. That gives for each frame (16.875 ms) how many
 # speak: the rounded mean of the windows' counts, at most two; who: those with the largest weighted
-# votes; and the mean probability of two voices.
+# votes; and the mean probability of two voices, from which `doubts` makes that of a second voice.
 
 AT_ONCE = 2  # most speakers of a frame
 LONGEST_GAP_S = 0.15  # in a turn
 SHORTEST_S = 0.1  # of a turn
 WEIGHTS = np.hamming(FRAMES)
+AROUND_S = 3.5  # over which the model's usual odds of two voices are taken
+USUAL = 0.7  # share of these odds that is the room's, not a second voice's
+LEAST_USUAL = -3.0  # log odds: where the model is surer of one voice, less is no sign of a second
+SCALE, SHIFT = 1.5, -1.0  # of log odds, to probabilities that are right in simulated meetings
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Frames `first` to `last` (exclusive) of the recording in which a speaker speaks; `both`: the
-    probability of two voices in each, of 255."""
+    """Frames `first` to `last` (exclusive) of the recording in which a speaker speaks."""
 
     speaker: int
     first: int
     last: int
-    both: bytearray = field(default_factory=bytearray)
 
     @property
     def start(self) -> float:
@@ -211,25 +213,42 @@ class Stretch:
 
 def stretches(
     windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int, hop: int
-) -> list[Stretch]:
-    """Where each speaker speaks, in order of time. `owners`: for each window, the speaker of each
-    local speaker; `hop`: in samples."""
+) -> tuple[list[Stretch], UInt8s]:
+    """Where each speaker speaks, in order of time; and for each frame of the recording, the
+    probability of a second voice, of 255. `owners`: for each window, the speaker of each local
+    speaker; `hop`: in samples."""
     open_runs: dict[int, Stretch] = {}
     runs: list[Stretch] = []
+    likely = bytearray()
     gap = round(LONGEST_GAP_S / STEP_S)
     for step, (who, both) in enumerate(_speaking(windows, owners, speakers, hop)):
+        likely.append(both)
         for speaker in who:
             run = open_runs.get(speaker)
             if run is None or step - run.last >= gap:
                 if run is not None:
                     runs.append(run)
                 run = open_runs[speaker] = Stretch(speaker, step, step)
-            run.both += bytes(step - run.last)
-            run.both.append(both)
             run.last = step + 1
     runs += open_runs.values()
     runs = [one for one in runs if (one.last - one.first) * STEP_S >= SHORTEST_S]
-    return sorted(runs, key=lambda one: (one.first, one.last, one.speaker))
+    runs.sort(key=lambda one: (one.first, one.last, one.speaker))
+    return runs, doubts(np.frombuffer(likely, np.uint8))
+
+
+def doubts(likely: UInt8s) -> UInt8s:
+    """The probability of a second voice in each frame, of 255, from the model's of two voices.
+
+    Far from the microphone the model is seldom sure: what its odds are for seconds on end says
+    little, and a voice that begins and ends shows in how they rise and fall.
+    """
+    from scipy.ndimage import uniform_filter1d
+
+    shares = (likely / 255).clip(1 / 510, 1 - 1 / 510)
+    odds = np.log(shares / (1 - shares))
+    usual = uniform_filter1d(odds, round(AROUND_S / STEP_S), mode="nearest")
+    over = SCALE * (odds - USUAL * usual.clip(LEAST_USUAL)) + SHIFT
+    return np.rint(255 / (1 + np.exp(-over))).astype(np.uint8)
 
 
 def _speaking(

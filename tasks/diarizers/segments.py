@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from ..audio.channels import Heard
-from ..base.arrays import RATE, Float32s, Float64s
+from ..base.arrays import RATE, Float32s, Float64s, UInt8s
 from ..models import registry
 from ..recording import Segment
 from ..settings import Threshold, Transient
@@ -30,7 +30,7 @@ from ..speech.silero import MonoStream
 from . import CuttingSettings, Diarizer, Turn, _windows
 from ._windows import FRAMES, Stretch, Window, Windows, frame_of_window, stretches
 
-VERSION = 5
+VERSION = 6
 LISTENS = True
 USED_MODELS = (registry.SEGMENTATION, registry.CAMPPLUS)
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
@@ -115,11 +115,15 @@ class Segments:
         self._windows += self._model.finish()
         means = _speakers(self._windows, self._settings.cut)
         owners = {window.number: speaker_of_local(window, means) for window in self._windows}
-        runs = stretches(self._windows, owners, len(means), self._hop)
-        return self._turns(runs, owners, means)
+        runs, doubts = stretches(self._windows, owners, len(means), self._hop)
+        return self._turns(runs, doubts, owners, means)
 
     def _turns(
-        self, runs: list[Stretch], owners: dict[int, dict[int, int]], means: Float64s
+        self,
+        runs: list[Stretch],
+        doubts: UInt8s,
+        owners: dict[int, dict[int, int]],
+        means: Float64s,
     ) -> tuple[Turn, ...]:
         windows = {window.number: window for window in self._windows}
         numbers: dict[int, int] = {}
@@ -138,7 +142,7 @@ class Segments:
                     None,
                     None if near is None else round(float(near[speaker]), 4),
                     b"" if vector is None else vector.astype("<f2").tobytes(),
-                    _highest(run.both),
+                    _highest(doubts[run.first : run.last]),
                 )
             )
         return tuple(turn for turn in turns if turn.start < turn.end)
@@ -188,11 +192,11 @@ def _voice(
     return unit(total.astype(np.float32)) if total.any() else None
 
 
-def _highest(both: bytearray) -> bytes:
+def _highest(both: UInt8s) -> bytes:
     """The highest of each BIN frames, in equal parts of the turn."""
     count = -(-len(both) // BIN)
     edges = np.linspace(0, len(both), count + 1).astype(int)[:-1]
-    return np.maximum.reduceat(np.frombuffer(both, np.uint8), edges).tobytes()
+    return np.maximum.reduceat(both, edges).tobytes()
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Diarizer:

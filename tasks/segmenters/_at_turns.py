@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from ..base.arrays import Float32s
@@ -66,13 +67,14 @@ def stretches(voices: Voices, rate: int) -> Stretches:
             joined[-1] = replace(last, end=max(last.end, stretch.end))
         else:
             joined.append(stretch)
-    taken = sorted([*((stretch.start, stretch.end) for stretch in joined), *both])
-    edges = [low for low, _ in taken], [high for _, high in taken]
+    taken = sorted(
+        [(one.start, one.end, voices.edge) for one in joined] + [(*one, 0) for one in both]
+    )
     kept: list[Stretch] = []
     short: list[Range] = []
     beside: list[Range] = []
     for stretch in joined:
-        grown = _grown(stretch, *edges, int(GROW_S * rate), voices.edge)
+        grown = _grown(stretch, taken, int(GROW_S * rate))
         if min(grown.end, stretch.end) - max(grown.start, stretch.start) < max(voices.shortest, 1):
             short.append((stretch.start, stretch.end))
             continue
@@ -82,14 +84,18 @@ def stretches(voices: Voices, rate: int) -> Stretches:
     return Stretches(kept, {"overlap": both, "short_turn": short, "turn_edge": beside})
 
 
-def _grown(stretch: Stretch, starts: list[int], ends: list[int], most: int, edge: int) -> Stretch:
-    """The stretch extended by half of the silence on each side, less the edge between two."""
-    before, after = bisect_right(ends, stretch.start), bisect_left(starts, stretch.end)
+def _grown(stretch: Stretch, taken: list[tuple[int, int, int]], most: int) -> Stretch:
+    """The stretch extended by half of the silence on each side, less the edge beside another.
+    `taken`: start, end and edge of each stretch, and of overlap, in order."""
+    before = bisect_right(taken, stretch.start, key=itemgetter(1))
+    after = bisect_left(taken, stretch.end, key=itemgetter(0))
     low, high = max(stretch.start - most, 0), stretch.end + most
     if before:
-        low = max(low, (ends[before - 1] + stretch.start + 1) // 2 + edge)
-    if after < len(starts):
-        high = min(high, (stretch.end + starts[after]) // 2 - edge)
+        _, end, edge = taken[before - 1]
+        low = max(low, (end + stretch.start + 1) // 2 + edge)
+    if after < len(taken):
+        start, _, edge = taken[after]
+        high = min(high, (stretch.end + start) // 2 - edge)
     return replace(stretch, start=low, end=high)
 
 

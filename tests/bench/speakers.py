@@ -6,15 +6,15 @@
 Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20 % overlap, noise at
 10 dB, and music between turns (`conversations.py`); one of `--long` minutes, without noise. DER is
 NIST's with 0.25 s on each side of a boundary (`turn_scores.py`). Pieces are the stretches of one
-speaker that recordings are cut at, of 1 s and more; the guard leaves out pieces whose halves'
-cosine (`speaker_purity`) is below 0.3. The number of speakers is compared with all who utter a
-sound, and with those who speak 0.5 s or more alone: who speaks only while others do has no voice of
-their own to be found. EER: pairs of clips of the corpus's speakers, 2 s and 4 s
-from the middle of each; across recordings: those clips as recordings (`across`). Meetings
-(`_meetings.py`) are two minutes of four people, near the microphone and far from it: what other
-voices are in the clips that are cut from them, by the limit on a second voice, and how much of what
-one speaks alone is in them. Speed is CPU time
-of one core, decoding not included; memory is what the process grows by over the long conversation.
+speaker that recordings are cut at by default, of 1 s and more; the guard leaves out pieces whose
+halves' cosine (`speaker_purity`) is below 0.3. The number of speakers is compared with all who
+utter a sound, and with those who speak 0.5 s or more alone: who speaks only while others do has no
+voice of their own to be found. EER: pairs of clips of the corpus's speakers, 2 s and 4 s from the
+middle of each; across recordings: those clips as recordings (`across`). Meetings (`_meetings.py`)
+are two minutes of four people, near the microphone and far from it: what other voices are in the
+clips that are cut from them, by the limit on a second voice, and how much of what one speaks alone
+is in them. Speed is CPU time of one core, decoding not included; memory is what the process grows
+by over the long conversation.
 """
 
 import argparse
@@ -53,11 +53,12 @@ FIRST_SEED = 100  # the settings were chosen on other ones
 GUARD = 0.3
 AUDIBLE_S = 0.5  # that somebody speaks alone in all, to be one who can be counted
 ALONE_S = 2.0  # the same, for `count_right_alone`: others may be found or not
-LIMITS = (1.0, 0.3, 0.15, 0.1)  # on a second voice; 1: none
+LIMITS = (1.0, 0.2, 0.15, 0.1)  # on a second voice; 1: none
 LEAST_S = 2.0  # of a clip whose voice is linked over all recordings
 MEETING_S = 120.0
 BLOCK = 65_536
 EDGE = round(segments.Settings().edge_seconds * RATE)
+SECOND = segments.Settings().max_second_voice or 1.0
 
 
 def asked(count: int) -> Iterator[Asked]:
@@ -84,7 +85,7 @@ def diarized(
 def pieces(made: Conversation, turns: tuple[Turn, ...]) -> dict[str, NDArray[np.float64]]:
     """Frames of true speech in pieces of one speaker: [of the piece's voice, of others], of all
     pieces and of those that the guard lets through."""
-    kept = stretches(Voices(turns, RATE, edge=EDGE), RATE).kept
+    kept = stretches(Voices(turns, RATE, edge=EDGE, second=SECOND), RATE).kept
     found = {"all": np.zeros(2), "guarded": np.zeros(2)}
     for piece in kept:
         low, high = piece.start // 160, min(piece.end // 160, len(made.truth))

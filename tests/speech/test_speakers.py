@@ -127,7 +127,7 @@ def test_stretches_are_cut_by_themselves() -> None:
 
 def test_where_a_second_voice_is_likely_enough_is_left_out() -> None:
     some = [replace(turn(0, 400, 0), both=bytes([0, 100, 0, 0]))]
-    spans = cut(some, 400, [400], second=0.15)
+    spans = cut(some, 400, [400], edge=15, second=0.15)  # no other speaker is beside it
     assert [(s.start, s.end, s.kind, s.reason) for s in spans] == [
         (0, 100, "utterance", None),
         (100, 200, "unsegmented", "overlap"),
@@ -272,11 +272,25 @@ def window(number: int, *runs: tuple[int, int, int]) -> _windows.Window:
 def test_tracks_join_windows() -> None:
     second = _windows.frame_of_window(1, HOP)
     windows = [window(0, (0, 100, 589), (1, 350, 380)), window(1, (2, 0, 200), (0, 54, 84))]
-    found = _windows.stretches(windows, {0: {0: 0, 1: 1}, 1: {2: 0, 0: 1}}, 2, HOP)
+    found, doubts = _windows.stretches(windows, {0: {0: 0, 1: 1}, 1: {2: 0, 0: 1}}, 2, HOP)
+    assert len(doubts) == second + _windows.FRAMES
     assert [(s.speaker, s.first, s.last) for s in found] == [
         (0, 100, second + 200),  # where windows disagree, the one with the nearer centre counts
         (1, 350, 380),
     ]
+
+
+def test_a_second_voice_is_what_stands_out_of_the_odds_around_it() -> None:
+    """Where the model is sure of one voice, little makes a second one likely; where it is unsure
+    for seconds, what is below that is one voice."""
+    limit = 255 * (segments.Settings().max_second_voice or 0)
+    for usual, part, doubted in ((3, 30, True), (130, 50, False), (3, 8, False), (200, 255, True)):
+        likely = np.full(1000, usual, np.uint8)
+        likely[500:530] = part
+        found = _windows.doubts(likely) > limit
+        assert found[500:530].all() if doubted else not found[500:530].any()
+        beside = found[np.r_[:480, 550:1000]]
+        assert beside.all() if usual > limit else not beside.any()
 
 
 @pytest.mark.parametrize("number", [0, 1, 577, 6000])

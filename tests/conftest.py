@@ -201,9 +201,8 @@ def no_recipe_kept() -> Iterator[None]:
     and again after it: for tests that change what recipes follow from. The last of their fixtures:
     others keep recipes, too."""
     from uttermill.tasks.shard_store import recipe
-    from uttermill.tasks.stages import stage
 
-    kept = (recipe.of_plugin, stage._weights)
+    kept = (recipe.of_plugin, recipe.audio_recipes, recipe.weights_of)
     for function in kept:
         function.cache_clear()
     yield

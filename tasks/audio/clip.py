@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -57,14 +57,15 @@ class Clip:
 
     @classmethod
     def of_pieces(
-        cls, pieces: Sequence[Samples], rate: int, weights: Weights | None = None
+        cls,
+        pieces: Sequence[Samples],
+        rate: int,
+        weights: Weights | None = None,
+        recording_bytes: int = 0,
     ) -> Clip:
         """A clip of consecutive blocks, float32 [n, channels]; at least one."""
         count, channels = sum(map(len, pieces)), pieces[0].shape[1]
-        return cls(rate, channels, count, pieces=tuple(pieces), weights=weights)
-
-    def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
-        return replace(self, header_seconds=header_seconds, recording_bytes=recording_bytes)
+        return cls(rate, channels, count, None, recording_bytes, tuple(pieces), weights=weights)
 
     @property
     def recording_seconds(self) -> float:

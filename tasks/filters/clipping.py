@@ -41,9 +41,9 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     places = [[np.empty(0, np.int64)] for _ in levels]
     start = 0
     for block, reached in zip(clip.mixed_blocks(), peaks == levels, strict=True):
-        for side in np.flatnonzero(reached).tolist():
+        for side in reached.nonzero()[0].tolist():
             level = np.float32(levels[side] if side % 2 == 0 else -levels[side])
-            places[side].append(start + np.flatnonzero(block[:, side // 2] == level))
+            places[side].append(start + (block[:, side // 2] == level).nonzero()[0])
         start += len(block)
     lengths = np.concatenate([_runs(np.concatenate(side)) for side in places])
     flat = lengths[lengths >= MIN_RUN]
@@ -61,6 +61,6 @@ def _peaks(block: Float32s) -> Float32s:
 
 def _runs(places: Int64s) -> Int64s:
     """How many places follow each other in each run of them."""
-    breaks = np.flatnonzero(places[1:] - places[:-1] != 1) + 1
+    breaks = (places[1:] - places[:-1] != 1).nonzero()[0] + 1
     edges: Int64s = np.concatenate([[0], breaks, [len(places)]])
     return edges[1:] - edges[:-1]

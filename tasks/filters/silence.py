@@ -79,7 +79,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return dict.fromkeys(COLUMNS)
     floor = max(10 ** (settings.threshold_db / 10), powers.max() * 10 ** (-settings.range_db / 10))
     count = len(powers)
-    loud = np.flatnonzero(~(powers < floor))
+    loud = (~(powers < floor)).nonzero()[0]
     step = max(round(clip.rate * FRAME_SECONDS), 1)
 
     def seconds(frame: int) -> float:
@@ -87,7 +87,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return min(frame * step, clip.num_samples) / clip.rate
 
     first, last = (int(loud[0]), int(loud[-1]) + 1) if len(loud) else (count, 0)
-    pauses = np.flatnonzero(loud[1:] - loud[:-1] > 1)  # between two that are not silent
+    pauses = (loud[1:] - loud[:-1] > 1).nonzero()[0]  # between two that are not silent
     between = zip((loud[pauses] + 1).tolist(), loud[pauses + 1].tolist(), strict=True)
     return {
         "silence_fraction": (count - len(loud)) / count,

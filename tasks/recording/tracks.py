@@ -64,9 +64,10 @@ def not_read(note: str) -> int | None:
 def locator_of(row: RecordingRow, settings: FilterSettings, channel: int | None = None) -> Locator:
     """The locator of a probed recording, with its track and channels. `channel`: read only this one
     of the channels used; None: all of them."""
-    where, silenced = Locator.loads(row["locator"]), settings.non_finite == "silence" or None
-    channels = channels_of(row) if channel is None else file_channel(row, channel)
-    return replace(where, track=track_of(row), channels=channels, silenced=silenced)
+    where = Locator.loads(row["locator"])
+    where.channels = channels_of(row) if channel is None else file_channel(row, channel)
+    where.track, where.silenced = track_of(row), settings.non_finite == "silence" or None
+    return where
 
 
 def may_be_non_finite(row: RecordingRow) -> bool:

@@ -12,8 +12,7 @@ from ..audio import codecs
 from ..plugins import source_code
 from ..publish.dataset import datacard
 from ..settings.job import Job
-from ..shard_store import whole_job
-from ..stages import stage
+from ..shard_store import recipe, whole_job
 
 Likeness = Mapping[str, str]
 
@@ -31,7 +30,7 @@ def of_this_process(job: Job) -> Likeness:
     import soxr
 
     versions = {n: v for n, v in datacard.libraries().items() if n not in NOT_DATA}
-    computing = [whole_job.recipes_of(job), stage.weights_of(job)]
+    computing = [whole_job.recipes_of(job), recipe.weights_of(job.transcribe.recognisers)]
     return {
         CODE: source_code.of_package(),
         PLUGINS: _hash(sorted(source_code.of_own_plugins(job))),

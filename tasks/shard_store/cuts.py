@@ -82,11 +82,12 @@ class Cut:
     def lacks(self, key: Key, chosen: tuple[Plugin, ...], measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that have not measured the utterance yet. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
-        measures, stored = self.measures.get(key, {}), self.annotations.get(key, {})
+        measures = self.measures.get(key, {})
+        measured, stored = measures.keys(), self.annotations.get(key, {}).keys()
         missing = []
         for plugin in chosen:
             names = annotated.stored_by(plugin.use)
-            if not (names.measures <= measures.keys() and names.kept <= stored.keys()):
+            if not (names.measures <= measured and names.kept <= stored):
                 missing.append(plugin)
         if measure_all or not any(map(costly, missing)):
             return tuple(missing)

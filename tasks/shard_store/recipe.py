@@ -110,7 +110,7 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
     by_speaker, differs = module.uses_speakers(settings), module.without_text(settings) != settings
     hears = module.hears(settings) is not None
     at_turns = {} if module.HOLDS_TURNS or speakers is None else cutting_at_turns(speakers)
-    how = of_plugin("segmenters", segmenter), at_turns
+    of_cut = digests("cut", of_plugin("segmenters", segmenter), at_turns)
 
     def of(
         content: str,
@@ -128,20 +128,23 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
             if s.words
         ]
         sought = [text, language] if text and hears else bool(text) and differs
-        return digest("cut", *how, [content, spans, timed, turns, sought])
+        return of_cut(canonical([content, spans, timed, turns, sought]))
 
     return of
 
 
+@lru_cache(maxsize=16)  # called for each recording
 def audio_recipes(settings: ResampleSettings) -> Callable[[str], AudioRecipe]:
     """Recipes of the PCM of utterances: of the content of a recording, then of its spans. What
     these share is looked up and hashed once."""
     levels = [of_plugin("levels", plugin) for plugin in settings.levels]
-    how = of_plugin("resamplers", settings.resampler), settings.rate, settings.mono, levels
+    resampler = of_plugin("resamplers", settings.resampler)
+    how = resampler, settings.rate, settings.mono, levels, settings.channels_cancel
+    of = digests("audio", *how)
 
     def of_recording(content: str) -> AudioRecipe:
-        of = digests("audio", *how, settings.channels_cancel, content)
-        return lambda start, end: of(f"{int(start)},{int(end)}")
+        samples = canonical(content)
+        return lambda start, end: of(f"{samples},{int(start)},{int(end)}")
 
     return of_recording
 
@@ -178,6 +181,10 @@ def weights(recognisers: Iterable[Plugin]) -> str:
     missing or differs from the expected one."""
     resolved = map(plugins.ASR.resolve, recognisers)
     return "\n".join(recogniser.weights(settings) for recogniser, settings in resolved)
+
+
+#: Looked up once per process.
+weights_of = lru_cache(maxsize=8)(weights)
 
 
 def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:

@@ -106,7 +106,7 @@ class ShardView(StoredShard):
         self, recording: RecordingRow, cut: Cut, given: tuple[Segment, ...] | None
     ) -> Iterator[CutUtterance]:
         """The utterances of a cut recording, before its filters; `given`: its `segments_of`."""
-        audio_of = self._audio_recipes(samples_of(recording, self.job.filter))
+        audio_of = recipe.audio_recipes(self.job.resample)(self.contents[recording["recording"]])
         texts, rate, windows = PartTexts(given or ()), cut.rate, self._windows(cut, audio_of)
         stated = self.stated_turns(recording)
         # A text for only the first seconds is not the text of the whole recording.

@@ -19,7 +19,6 @@ from ..settings.job import Job
 from . import blobs, cuts, decision_log, manifest, recipe
 from .cuts import Cut, segment_of, segments_of, speakers_of
 from .decision_log import Decision
-from .recipe import AudioRecipe
 from .utterance import HeardUtterance
 
 
@@ -35,15 +34,13 @@ class StoredShard:
         self,
         job: Job,
         shard: str,
-        weights: str = "",
         damaged: manifest.OnDamage = manifest.leave,
         listed: Sequence[RecordingRow] | None = None,
         again: bool = False,
     ) -> None:
-        self.job, self.shard, self.weights, self._damaged = job, shard, weights, damaged
+        self.job, self.shard, self._damaged = job, shard, damaged
         self._listed, self._again = listed, again
         self._read: dict[str, list[manifest.Part]] = {}
-        self._cut_by_name: dict[str, Cut | None] = {}
         self.lost: dict[str, str] = {}  # blob that is gone or truncated, by recipe of the PCM
 
     def _parts(self, stage: str) -> list[manifest.Part]:
@@ -87,20 +84,27 @@ class StoredShard:
     def processed(self) -> list[RecordingRow]:
         return [row for row in self.recordings if row["recording"] not in self.originals]
 
-    def cut_recipe(self, recording: RecordingRow) -> str:
-        content = samples_of(recording, self.job.filter)
-        given, turns = segments_of(recording), self._of_turns(recording)
-        return self._cut_recipes(content, given, turns, recording["text"], recording["language"])
+    @cached_property
+    def contents(self) -> dict[str, str]:
+        """`samples_of` each recording, by its name."""
+        return {row["recording"]: samples_of(row, self.job.filter) for row in self.recordings}
 
     @cached_property
-    def _cut_recipes(self) -> Callable[..., str]:
-        return recipe.cut_recipes(self.job.filter.segmenter, self.job.speakers)
+    def cut_recipes(self) -> dict[str, str]:
+        """The recipe of each recording's cuts, by its name."""
+        of = recipe.cut_recipes(self.job.filter.segmenter, self.job.speakers)
+        recipes = {}
+        for row in self.recordings:
+            name, turns = row["recording"], self._of_turns(row)
+            given = segments_of(row)
+            recipes[name] = of(self.contents[name], given, turns, row["text"], row["language"])
+        return recipes
 
     def _of_turns(self, recording: RecordingRow) -> str | None:
         if self.job.speakers.use == "none":
             return None
         named, fault = speakers_of(recording), recording.get("rttm_error")
-        content = samples_of(recording, self.job.filter)
+        content = self.contents[recording["recording"]]
         return recipe.of_turns(self.job.speakers, content, named, fault)
 
     def turned(self, recording: RecordingRow) -> tuple[str | None, tuple[Turn, ...] | None]:
@@ -134,23 +138,23 @@ class StoredShard:
     def cut_of(self, recording: RecordingRow) -> Cut | None:
         """The filter stage's result for a recording, or its refusal if it is beyond a limit; None
         if it failed earlier, or has no result yet."""
-        name = recording["recording"]
-        if name not in self._cut_by_name:
-            self._cut_by_name[name] = self._cut_of(recording)
-        return self._cut_by_name[name]
+        return self._cut_by_name[recording["recording"]]
 
-    def _cut_of(self, recording: RecordingRow) -> Cut | None:
+    @cached_property
+    def _cut_by_name(self) -> dict[str, Cut | None]:
+        limits = Limits.from_settings(self.job.filter)
+        return {row["recording"]: self._cut_of(row, limits) for row in self.recordings}
+
+    def _cut_of(self, recording: RecordingRow, limits: Limits) -> Cut | None:
         if recording["error_code"]:
             return None
         rate, channels = recording["header_rate"], recording["header_channels"] or 1
         size, seconds = recording["size"], recording["header_seconds"] or 0.0
-        refusal = self._limits.of_header(
-            recording["format"] or "", rate or 1, channels, size, seconds
-        )
+        refusal = limits.of_header(recording["format"] or "", rate or 1, channels, size, seconds)
         if refusal is not None:
             return Cut.refused(refusal, rate or 0)
-        cut = self.cuts.get(self.cut_recipe(recording))
-        cut = cut and cut.within(self._limits, channels, size)
+        cut = self.cuts.get(self.cut_recipes[recording["recording"]])
+        cut = cut and cut.within(limits, channels, size)
         if cut is None or not self.people:
             return cut
         return recut(cut, recording, segments_of(recording), self.people)
@@ -159,10 +163,6 @@ class StoredShard:
     def people(self) -> Mapping[str, Decision]:
         """Decisions by people, by utterance id."""
         return decision_log.by_utterance(self.job)
-
-    @cached_property
-    def _limits(self) -> Limits:
-        return Limits.from_settings(self.job.filter)
 
     @cached_property
     def turns(self) -> dict[str, tuple[Turn, ...]]:
@@ -194,9 +194,8 @@ class StoredShard:
         return by_recipe
 
     @cached_property
-    def _audio_recipes(self) -> Callable[[str], AudioRecipe]:
-        """Recipes of the PCM of spans of a recording, from the result of `samples_of`."""
-        return recipe.audio_recipes(self.job.resample)
+    def weights(self) -> str:
+        return recipe.weights_of(self.job.transcribe.recognisers)
 
     @cached_property
     def _transcript_recipes(self) -> Callable[[str, str | None, Sequence[str]], str]:

@@ -44,8 +44,10 @@ HELD_BYTES = 1 << 30  # of that file; an utterance that needs more is decoded ag
 
 @dataclass(slots=True)
 class StreamFacts:
-    """Facts from decoding a recording; filled in while `spans` is iterated."""
+    """Facts from decoding a recording of so many encoded bytes; filled in while `spans` is
+    iterated."""
 
+    bytes: int = 0
     rate: int = 0
     channels: int = 0
     weights: Weights | None = None  # of the channels in their mix; None: the plain mean
@@ -153,9 +155,11 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
     if span.kind != "utterance" or span.end <= span.start:
         return None
     if span.start >= tail.first:
-        return audio.Clip.of_pieces(tail.cut(span.start, span.end), facts.rate, facts.weights)
-    source, count = (locator, span.start, span.end), span.end - span.start
-    return audio.Clip(facts.rate, facts.channels, count, source=source, weights=facts.weights)
+        pieces = tail.cut(span.start, span.end)
+        return audio.Clip.of_pieces(pieces, facts.rate, facts.weights, facts.bytes)
+    source, form = (locator, span.start, span.end), (facts.rate, facts.channels)
+    count = span.end - span.start
+    return audio.Clip(*form, count, None, facts.bytes, source=source, weights=facts.weights)
 
 
 def unchanged(locator: Locator, guard: str) -> bool:

@@ -87,7 +87,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     for recording in shard.processed:
         if recording["error_code"]:
             continue
-        name, cut = shard.cut_recipe(recording), shard.cut_of(recording)
+        name, cut = shard.cut_recipes[recording["recording"]], shard.cut_of(recording)
         turned, turns = shard.turned(recording)
         if cut is None or not cut.known:
             stored = frozenset(shard.audio) if stored is None else stored
@@ -202,7 +202,8 @@ def _one_pass(
     """Decode a recording once: cut it, measure each utterance, and convert those that pass.
 
     Spans that are known already are only measured."""
-    job, recording, facts = chosen.job, unit.recording, StreamFacts()
+    job, recording = chosen.job, unit.recording
+    facts = StreamFacts(recording["size"])
     turns, new = cutting.turns_of(unit.turned, unit.turns, recording, job)
     known_spans = None if unit.spans is None else dict(unit.spans)
     pieces: list[Piece] = []
@@ -213,7 +214,6 @@ def _one_pass(
         filters = chosen.filters if known_spans is None else cutting.steps(known_spans[span])
         measured = Measured({}, {}, {})
         if clip is not None:
-            clip = clip.of_recording(None, recording["size"])
             measured = cutting.measured(clip, filters, job.filter.measure_all)
             passes = known_spans is None and judge(measured.values, chosen.rules) is None
             if passes and may_choose(span.turn if span.given is None else span.given):

@@ -243,9 +243,11 @@ Converted = tuple[int, int, str]  # start, end (samples at native rate), recipe 
 
 def pcm_row(span: Converted, recording: str, samples: Pcm, rate: int) -> MadeAudio:
     start, end, audio = span
-    row: MadeAudio = {"audio": audio, "recording": recording, "start": start, "end": end}
     return {
-        **row,
+        "audio": audio,
+        "recording": recording,
+        "start": start,
+        "end": end,
         "rate": rate,
         "num_samples": len(samples),
         "sha256": sha256(samples),

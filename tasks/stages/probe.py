@@ -57,14 +57,13 @@ def _probed(row: RecordingRow) -> list[RecordingRow]:
     if probed["error_code"]:
         return [row]
     try:
-        return unreachable.patience.read(partial(_looked_into, probed))
+        return unreachable.patience.read(partial(_looked_into, probed, locator))
     except ItemError as error:
         return [{**probed, "error_code": error.code, "error_detail": shortened(error.detail)}]
 
 
-def _looked_into(row: RecordingRow) -> list[RecordingRow]:
+def _looked_into(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
     """The rows with their headers; sets content and size in `row`. ItemError if that fails."""
-    locator = Locator.loads(row["locator"])
     with unreachable.listed():
         row["content"], row["size"] = audio.digest(locator)
         if urls.guard(locator.path) != row["guard"]:

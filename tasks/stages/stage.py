@@ -7,10 +7,10 @@ reuse, commits, quarantine and counts.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import lru_cache
 from typing import Protocol, cast
 
 import numpy as np
@@ -42,18 +42,10 @@ class Progress(Protocol):
         """Report more audio computed."""
 
 
-def weights_of(job: Job) -> str:
-    """Identity of the recogniser's model, looked up once per process."""
-    return _weights(job.transcribe.recognisers)
-
-
-_weights = lru_cache(maxsize=8)(recipe.weights)  # not by job: its mappings are unhashable
-
-
 def view_of(
     job: Job, shard: str, damaged: manifest.OnDamage = manifest.leave, again: bool = False
 ) -> ShardView:
-    return ShardView(job, shard, weights_of(job), damaged, again=again)
+    return ShardView(job, shard, damaged, again=again)
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
@@ -194,9 +186,8 @@ class Sink(ExitStack):
     def __init__(self, stage: str, job: Job, shard: str) -> None:
         super().__init__()
         self.stage, self.job, self.shard = stage, job, shard
-        self.rows: list[AnyRow] = []
-        self.made: list[MadeAudio] = []  # by the filter stage
         self.converted, self.converted_seconds = 0, 0.0
+        self.rows = defaultdict[str, list[AnyRow]](list)  # by their stage
         self._placed: list[MadeAudio] = []  # rows with PCM in the blob
         self.since = time.monotonic()
         self._staged: tuple[HashedFile, Publish] | None = None
@@ -216,18 +207,16 @@ class Sink(ExitStack):
                     self._staged = self.enter_context(storage.store_of(home).staged(home))
                 self._staged[0].write(np.ascontiguousarray(samples, dtype="<i2").data)
                 self._placed.append(audio_row)
-            if self.stage != "filter" or "audio" not in row:
-                self.rows.append(row)
-                continue
-            audio = cast(MadeAudio, row)
-            self.made.append(audio)
-            self.converted += 1
-            if not audio.get("error_code"):
-                self.converted_seconds += audio["num_samples"] / audio["rate"]
+            stage = "resample" if self.stage == "filter" and "audio" in row else self.stage
+            self.rows[stage].append(row)
+            if stage != self.stage:
+                audio = cast(MadeAudio, row)
+                self.converted += 1
+                if not audio.get("error_code"):
+                    self.converted_seconds += audio["num_samples"] / audio["rate"]
 
     def commit(self) -> None:
-        rows, self.rows, self.since = self.rows, [], time.monotonic()
-        pcm_rows, self.made = self.made, []
+        taken, self.rows, self.since = self.rows, defaultdict(list), time.monotonic()
         placed, self._placed = self._placed, []
         staged, self._staged = self._staged, None
         if staged is not None:
@@ -235,13 +224,11 @@ class Sink(ExitStack):
             self.close()
             for row in placed:
                 row["blob"] = name
-        self._commit("resample", pcm_rows)
-        self._commit(self.stage, rows)
-
-    def _commit(self, stage: str, rows: Sequence[AnyRow]) -> None:
-        if rows:
-            module, job = contract.find(stage), self.job
-            meta = module.meta(job)
-            meta[compaction.RECIPE] = whole_job.of_stage(stage, job, weights_of(job))
-            schema = module.schema_of(rows)
-            manifest.commit(job.out, stage, self.shard, rows, schema, meta)
+        job = self.job
+        for stage in reversed(PER_SHARD):  # PCM before the rows that it came with
+            if rows := taken.get(stage):
+                module = contract.find(stage)
+                meta = module.meta(job)
+                weights = recipe.weights_of(job.transcribe.recognisers)
+                meta[compaction.RECIPE] = whole_job.of_stage(stage, job, weights)
+                manifest.commit(job.out, stage, self.shard, rows, module.schema_of(rows), meta)

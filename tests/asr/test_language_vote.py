@@ -15,7 +15,7 @@ from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import annotated, manifest, text_values
+from uttermill.tasks.shard_store import annotated, manifest, recipe, text_values
 from uttermill.tasks.shard_store.utterance import (
     SURE_PROBABILITY,
     SURE_SECONDS,
@@ -162,7 +162,9 @@ def test_a_surer_text_in_its_own_language_stays(
     assert rows[2]["language_probability"] == 0.6  # the vote says nothing for it
     assert rows[2]["language_vote"] == pytest.approx(0.6 * 1.6 / 9.6)
     (shard,) = manifest.shards(job.out)
-    view = prune._View(prune.KeptSettings(job, stage.weights_of(job)), shard, None)
+    view = prune._View(
+        prune.KeptSettings(job, recipe.weights_of(job.transcribe.recognisers)), shard, None
+    )
     assert len(view.transcripts) == 8
     assert view.transcripts.keys() <= view.wanted_texts, "prune keeps both texts of a clip"
     _, counts = corpus.run(job)

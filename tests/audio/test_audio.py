@@ -682,8 +682,6 @@ def test_clips_in_memory_and_lazy_are_alike(tmp_path: Path) -> None:
     assert np.array_equal(held.samples(), lazy.samples())
     for clip in (held, lazy):
         assert np.array_equal(np.concatenate(list(clip.blocks())), held.samples())
-    told = lazy.of_recording(12.5, 77)
-    assert (told.header_seconds, told.recording_bytes) == (12.5, 77)
     with pytest.raises(ValueError, match="blocks"):
         audio.Clip(16_000, 2, 601 * 16_000, source=(locator, 0, 601 * 16_000)).samples()
 

@@ -30,7 +30,7 @@ from uttermill.tasks.publish.upkeep.prune import find_unneeded as unneeded
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import enhanced
+from uttermill.tasks.shard_store import enhanced, recipe
 from uttermill.tasks.stages import stage
 from uttermill.tasks.storage import versions
 
@@ -347,7 +347,9 @@ def test_prune_keeps_what_the_settings_need(four: Path, tmp_path: Path) -> None:
     first, second = (enhancing_job(four, out, gain=gain) for gain in (0.3, 0.5))
     corpus.run(first)
     former = {part.name for part in corpus.parts(out, "manifests/resample")} - earlier
-    kept = [KeptSettings(job, stage.weights_of(job)) for job in (second, first)]
+    kept = [
+        KeptSettings(job, recipe.weights_of(job.transcribe.recognisers)) for job in (second, first)
+    ]
     assert {p.name for p in unneeded(out, "shard-000000", kept[:1], None).manifests} == former
     assert not unneeded(out, "shard-000000", kept, None).manifests
 

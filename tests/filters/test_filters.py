@@ -82,7 +82,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_file_size_is_the_recordings() -> None:
-    clip = Clip.from_samples(quiet(1), RATE).of_recording(1.0, 999)
+    clip = Clip.from_samples(quiet(1), RATE, 1.0, 999)
     values = file_size.measure(clip, file_size.Settings())
     assert values == {"file_size": 999.0}
     assert judge(values, plugins.FILTERS.load("file_size").verdict(file_size.Settings())) is None

@@ -357,7 +357,7 @@ def test_rate_and_channels_are_as_decoded() -> None:
 def test_a_header_is_compared_where_it_can_be(
     header: float | None, difference: float | None
 ) -> None:
-    clip = Clip.from_samples(noise(1), 16_000).of_recording(header, 99)
+    clip = Clip.from_samples(noise(1), 16_000, header, 99)
     found = measured(duration, clip)
     assert found == {
         "duration": 1.0,

@@ -27,7 +27,7 @@ from uttermill.tasks.shard_store import blobs, manifest, recipe
 from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.shard_store.stored_shard import samples_of
 from uttermill.tasks.stages import contract
-from uttermill.tasks.stages.stage import PER_SHARD, weights_of
+from uttermill.tasks.stages.stage import PER_SHARD
 
 Row = dict[str, Any]
 RATE = 16_000
@@ -164,7 +164,10 @@ def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> Transcript
     text = " ".join(WORDS[n] for n in chance.integers(0, len(WORDS), words).tolist())
     row: TranscriptRow = {
         "transcript": recipe.of_transcript(
-            job.transcribe.backend, weights_of(job), audio["audio"], None
+            job.transcribe.backend,
+            recipe.weights_of(job.transcribe.recognisers),
+            audio["audio"],
+            None,
         ),
         "audio": audio["audio"],
         "raw_text": text,

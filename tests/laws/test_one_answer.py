@@ -23,7 +23,6 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import decision_log, manifest
 from uttermill.tasks.shard_store.decision_log import Decision
 from uttermill.tasks.shard_store.shard_view import ShardView
-from uttermill.tasks.stages.stage import weights_of
 
 COUNT = 13
 SHARDS = {"settle_seconds": 0.0, "hours": 6 / 3600}
@@ -124,7 +123,7 @@ def settings(draw: st.DrawFn) -> dict[str, Any]:
 def by_view(asked: Job) -> Iterator[tuple[str, tuple[object, ...]]]:
     """The outcome that the stages see of each utterance, one by one."""
     for shard in sorted(manifest.shards(asked.out)):
-        for u in ShardView(asked, shard, weights_of(asked)).transcribed():
+        for u in ShardView(asked, shard).transcribed():
             o = u.outcome
             facts = o.outcome, o.stage, o.reason, o.value, o.threshold, o.detail
             yield u.cut.id, facts

@@ -22,7 +22,7 @@ from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store import manifest, recipe
 from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.shard_store.stored_shard import StoredShard
 from uttermill.tasks.stages import contract, stage
@@ -173,7 +173,9 @@ def opened(patch: pytest.MonkeyPatch) -> set[str]:
 
 def foreseen(job: Job) -> tuple[Any, Any]:
     """What `plan` says of each stage, and what `prune` would remove."""
-    settings = [prune.KeptSettings(job, stage.weights_of(job), current=True)]
+    settings = [
+        prune.KeptSettings(job, recipe.weights_of(job.transcribe.recognisers), current=True)
+    ]
     goes = prune.plan(job.out, prune.kept_versions(job.out, 1), settings).goes
     return planning.plan(job, job).stages, goes
 
@@ -333,7 +335,7 @@ def test_a_new_shard_is_counted_without_working_out_what_it_would_store(
         raise AssertionError("a recipe was worked out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(StoredShard, "cut_recipe", never)
+        patch.setattr(StoredShard, "cut_recipes", property(never))
         assert stage.pending("filter", job, name) == wanted == (6, 0)
         with pytest.raises(AssertionError, match="worked out"):  # the control
             contract.find("filter").todo(stage.view_of(job, name))

@@ -17,8 +17,8 @@ from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.recording import tracks
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages import cutting, stage
+from uttermill.tasks.shard_store import manifest, recipe
+from uttermill.tasks.stages import cutting
 from uttermill.tasks.stages.filter import SCHEMA
 
 RATE = 16_000
@@ -205,7 +205,7 @@ def test_prune_keeps_them(home: Path) -> None:
     asked = job(home)
     corpus.run(asked)
     [shard] = manifest.shards(asked.out)
-    settings = prune.KeptSettings(asked, stage.weights_of(asked))
+    settings = prune.KeptSettings(asked, recipe.weights_of(asked.transcribe.recognisers))
     files = prune.find_unneeded(asked.out, shard, [settings], None)
     assert (files.manifests, files.audio, files.uncut) == ([], [], 0)
 

@@ -34,7 +34,7 @@ from ...shard_store.requests import TextQuestion
 from ...shard_store.shard_view import ShardView
 from ...shard_store.stored_shard import samples_of
 from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
-from ...stages import probe, shard, stage
+from ...stages import probe, shard
 from ...stages.contract import STAGES
 from ...stages.filter import todo as cuts_lacking
 from ...stages.listing import copies, entries, known_recordings, shard_choice
@@ -304,7 +304,7 @@ class _Scan:
 
     def shard(self, name: str, rows: list[RecordingRow]) -> None:
         """Count the work in a shard that may be incomplete; `rows`: its known recordings."""
-        view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows, again=True)
+        view = ShardView(self.job, name, listed=rows, again=True)
         causes = self.causes.measures or self.causes.limits
         again = bool(causes) and bool(view.cuts)
         units, reused = cuts_lacking(view)
@@ -314,7 +314,7 @@ class _Scan:
             if unit.spans is None:
                 self.expected.add(unit.recording, unit.seconds, tuple(causes), again)
         if self._cut_before is not None and any(unit.spans is None for unit in units):
-            former = ShardView(self._cut_before, name, view.weights, listed=rows, again=True)
+            former = ShardView(self._cut_before, name, listed=rows, again=True)
             for utterance in former.transcribed():
                 self.expected.saw(utterance, _passes(utterance.outcome))
         seen = set[str]()

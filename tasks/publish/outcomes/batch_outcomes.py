@@ -36,7 +36,7 @@ from ...shard_store.utterance import (
     Outcome,
 )
 from ...stages.filter import todo as cuts_lacking
-from ...stages.stage import PER_SHARD, weights_of
+from ...stages.stage import PER_SHARD
 from ...storage import tables
 from .. import corpus, published_columns
 from ..corpus import identities, limits
@@ -123,13 +123,13 @@ def collect(
     `listings`: by shard, the recordings that sources list now, for shards whose listing in OUT is
     outdated.
     """
-    damaged, weights = manifest.refuse if strict else manifest.leave, weights_of(job)
+    damaged = manifest.refuse if strict else manifest.leave
     parts: list[ShardFacts] = []
     recordings, unmeasured, by_passing, copies = list[int](), 0, False, False
     extents: list[tuple[float, float] | None] = []
     for shard in batch.shards:
         listed = (listings or {}).get(shard)
-        view = FactView(job, shard, weights, damaged, listed, again=listed is not None)
+        view = FactView(job, shard, damaged, listed, again=listed is not None)
         parts.append(of_shard(view))
         by_passing = by_passing or view.by_passing
         copies = copies or any(row.get("copy_of") for row in view.recordings)
@@ -303,14 +303,13 @@ class FactView(ShardView):
         self,
         job: Job,
         shard: str,
-        weights: str = "",
         damaged: manifest.OnDamage = manifest.leave,
         listed: Sequence[RecordingRow] | None = None,
         again: bool = False,
     ) -> None:
         # Costly measures count as missing whether or not a cheap one rejects the utterance now.
         measuring = job.filter.model_copy(update={"measure_all": True})
-        super().__init__(replace(job, filter=measuring), shard, weights, damaged, listed, again)
+        super().__init__(replace(job, filter=measuring), shard, damaged, listed, again)
         self._applied_later = filter_rules(self.job.filter.all_filters)
         self._rejected = set[tuple[str, int, int, int | None]]()  # by these limits
         #: Whether a clip's values depend on which clips of its recording pass the filters.

@@ -237,8 +237,8 @@ class _View(ShardView):
     """
 
     def __init__(self, settings: KeptSettings, shard: str, live: Collection[str] | None) -> None:
-        super().__init__(settings.job, shard, settings.weights)
-        self.live = live
+        super().__init__(settings.job, shard)
+        self.live, self.weights = live, settings.weights
 
     @cached_property
     def recordings(self) -> list[RecordingRow]:
@@ -247,7 +247,9 @@ class _View(ShardView):
 
     @cached_property
     def wanted_cuts(self) -> set[str]:
-        return {self.cut_recipe(row) for row in self.processed if not row["error_code"]}
+        return {
+            self.cut_recipes[row["recording"]] for row in self.processed if not row["error_code"]
+        }
 
     @cached_property
     def wanted_turns(self) -> set[str | None]:

@@ -24,8 +24,8 @@ from ...tasks.scoring import near_texts
 from ...tasks.settings import FilterSettings
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import hidden, manifest
+from ...tasks.shard_store.shard_view import ShardView
 from ...tasks.shard_store.utterance import FinalUtterance
-from ...tasks.stages.stage import view_of
 from ...tasks.storage import queries, versions
 from ...tasks.storage.queries import identifier, literal
 from ..run import run_folder
@@ -57,7 +57,7 @@ class Run:
 def _decided(run: Run, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
     if run.job is None:
         return {}
-    view = view_of(run.job, shard)
+    view = ShardView(run.job, shard)
     view.recordings = [r for r in view.recordings if r["recording"] == recording]
     return {u.cut.id: u for u in view.transcribed()}
 

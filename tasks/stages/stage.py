@@ -42,19 +42,13 @@ class Progress(Protocol):
         """Report more audio computed."""
 
 
-def view_of(
-    job: Job, shard: str, damaged: manifest.OnDamage = manifest.leave, again: bool = False
-) -> ShardView:
-    return ShardView(job, shard, damaged, again=again)
-
-
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
     """(items that the stage would compute for the shard, items that it would reuse), after removing
     damaged parts. CorruptManifest for a damaged listing of the shard.
 
     A run calls this for every new shard, so it looks nothing up if nothing is stored.
     """
-    view = view_of(job, shard, manifest.repair_results, again=True)
+    view = ShardView(job, shard, manifest.repair_results, again=True)
     if stage == PER_SHARD[0] and not manifest.files(job.out, stage, shard):
         return sum(not row["error_code"] for row in view.processed), 0
     units, reused = contract.find(stage).todo(view)
@@ -89,7 +83,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
     began = time.monotonic()
     module = contract.find(stage)
     with process_memory.uncollected():
-        units, reused = module.todo(view_of(job, shard, manifest.repair_results, again=True))
+        units, reused = module.todo(ShardView(job, shard, manifest.repair_results, again=True))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))
     load = seconds = 0.0

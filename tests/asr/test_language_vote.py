@@ -16,6 +16,7 @@ from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import annotated, manifest, recipe, text_values
+from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.shard_store.utterance import (
     SURE_PROBABILITY,
     SURE_SECONDS,
@@ -216,12 +217,12 @@ def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:
     (shard,) = pipeline.run_shard_stage(again, Here(), listing).shards
     for name in ("filter", "resample"):
         stage.run(name, again, shard)
-    units, _ = transcribe.todo(stage.view_of(again, shard))
+    units, _ = transcribe.todo(ShardView(again, shard))
     sink = stage.Sink("transcribe", again, shard)
     for rows in transcribe.compute(units[:4], again):
         sink.add(rows)
     sink.commit()  # a kill after four of six clips
-    units, reused = transcribe.todo(stage.view_of(again, shard))
+    units, reused = transcribe.todo(ShardView(again, shard))
     assert ([unit.asked.language for unit in units], reused) == ([None, None], 4)
     assert published(again) == whole
 

@@ -31,6 +31,7 @@ from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import enhanced, recipe
+from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.stages import stage
 from uttermill.tasks.storage import versions
 
@@ -311,7 +312,7 @@ def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
     stage.run("transcribe", job, "shard-000000")
     found = {
         u.cut.recording["path"]: (u.outcome.outcome, u.outcome.stage, u.outcome.reason)
-        for u in stage.view_of(job, "shard-000000").transcribed()
+        for u in ShardView(job, "shard-000000").transcribed()
     }
     assert found.pop("r02.wav") == ("failed", "enhance", "crashed")
     assert set(found.values()) == {("packaged", "package", "packaged")}

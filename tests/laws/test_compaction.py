@@ -22,6 +22,7 @@ from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import blobs, manifest
 from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.stages import compaction, contract, stage
 from uttermill.tasks.storage import versions
 
@@ -286,7 +287,7 @@ def test_quarantine_is_lifted_in_a_joined_file(
             if sink.stage == "transcribe" and len(sink.rows) == 0 and not failed:
                 failed.append(str(rows[0]["transcript"]))
                 module = contract.find("transcribe")
-                unit = module.todo(stage.view_of(chosen, SHARD))[0][0]
+                unit = module.todo(ShardView(chosen, SHARD))[0][0]
                 rows = module.failure(unit, "crashed", "")
             real(sink, rows)
 

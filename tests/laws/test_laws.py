@@ -34,6 +34,7 @@ from uttermill.tasks.runs import publish
 from uttermill.tasks.runs.executor import Here, Published
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.stages import stage
 from uttermill.tasks.storage import atomic, versions
 
@@ -303,7 +304,7 @@ def test_control_lost_span_is_loud(own: Path, lost: int) -> None:
     job = corpus.job(own, out=own / "other", sources=source,
                      filter={**corpus.filters(), "segmenter": {"use": "given"}})  # fmt: skip
     corpus.run(job)
-    view = stage.view_of(job, "shard-000000")
+    view = ShardView(job, "shard-000000")
     (cut,) = view.cuts.values()
     samples = LEDGER.names.index("samples")
     assert sum(r[samples] for r in ledger.of_shard(view, list(view.transcribed()))) == cut.decoded

@@ -328,7 +328,7 @@ def test_a_new_shard_is_counted_without_working_out_what_it_would_store(
     job = corpus.job(tmp_path)
     pipeline.run_shard_stage(job, Here(), job.scratch or tmp_path / "scratch")
     (name,) = manifest.shards(job.out)
-    units, reused = contract.find("filter").todo(stage.view_of(job, name))
+    units, reused = contract.find("filter").todo(ShardView(job, name))
     wanted = sum(unit.items for unit in units), reused
 
     def never(*args: object) -> str:
@@ -338,6 +338,6 @@ def test_a_new_shard_is_counted_without_working_out_what_it_would_store(
         patch.setattr(StoredShard, "cut_recipes", property(never))
         assert stage.pending("filter", job, name) == wanted == (6, 0)
         with pytest.raises(AssertionError, match="worked out"):  # the control
-            contract.find("filter").todo(stage.view_of(job, name))
+            contract.find("filter").todo(ShardView(job, name))
     stage.run("filter", job, name)
     assert stage.pending("filter", job, name) == (0, 6)

@@ -25,6 +25,7 @@ from uttermill.tasks.base.schema import AnyRow
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.stages import contract, isolate, pcm, stage
 from uttermill.tasks.stages.contract import OfRecording
 from uttermill.tasks.storage import versions
@@ -324,7 +325,7 @@ def test_a_detail_is_as_long_as_manifests_keep(
     units: list[Any] = [OfRecording(manifest.listed(job.out, "shard-000000").to_pylist()[0])]
     if name != "probe":
         other = corpus.job(tmp_path, **{name: OTHER[name]})
-        units = contract.find(name).todo(stage.view_of(other, "shard-000000"))[0]
+        units = contract.find(name).todo(ShardView(other, "shard-000000"))[0]
     rows = [row for unit in units for row in contract.worker(name).failure(unit, "x", 99 * "y")]
     assert [row["error_detail"] for row in rows] == ["yyyyyyy"]
 

@@ -23,6 +23,7 @@ from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import ResampleSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.stages import cutting, filter, pcm, stage
 from uttermill.tasks.stages.pcm import Conversion, to_int16
 
@@ -120,7 +121,7 @@ def test_what_is_dropped_stored_or_too_much_is_not_converted(tmp_path: Path) -> 
 
     def converted(**changes: Any) -> int:
         again = replace(job, **changes)
-        units, _ = filter.todo(stage.view_of(again, SHARD))
+        units, _ = filter.todo(ShardView(again, SHARD))
         assert len(units) == 6
         rows = [row for found in filter.compute(units, again) for row in found]
         return sum("audio" in row for row in rows)

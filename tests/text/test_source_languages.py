@@ -18,9 +18,8 @@ from uttermill.tasks.publish.corpus import ROW
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.settings.job import Done
-from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store import manifest, recipe
 from uttermill.tasks.shard_store import source_languages as source_votes
-from uttermill.tasks.stages import stage
 from uttermill.tasks.storage import versions
 from uttermill.tasks.text.language import SourceLanguages
 
@@ -212,7 +211,9 @@ def test_doubtful_clips_are_heard_again_in_the_language_of_their_source(tmp_path
     again, counts = corpus.run(whole)
     assert (again.new, counts["transcribe"]) == (False, (0, 10))
     (shard,) = manifest.shards(whole.out)
-    view = prune._View(prune.KeptSettings(whole, stage.weights_of(whole)), shard, None)
+    view = prune._View(
+        prune.KeptSettings(whole, recipe.weights(whole.transcribe.recognisers)), shard, None
+    )
     assert len(view.transcripts) == 13
     assert view.transcripts.keys() <= view.wanted_texts, "prune keeps both texts of a clip"
 

@@ -32,11 +32,11 @@ from ...recording.tracks import locator_of
 from ...settings.job import Job
 from ...shard_store import blobs, hidden
 from ...shard_store.index import Index
+from ...shard_store.shard_view import ShardView
 from ...shard_store.text_values import final_text
 from ...shard_store.utterance import FinalUtterance
 from ...speech.fbank import Fbank, triangles
 from ...stages.listing import entries, known_recordings
-from ...stages.stage import view_of
 from . import choice, number_words
 from .choice import Why
 from .ledger_facts import Ledger
@@ -102,7 +102,7 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
     rows = had.find(entries.keys(wanted))
     for number in np.unique(had.columns.shard[rows[rows >= 0]]):
         shard = had.shards[number]
-        view = view_of(job, shard)
+        view = ShardView(job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] in wanted]
         shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: locator_of(r, job.filter) for r in view.recordings}

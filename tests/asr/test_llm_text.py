@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import corpus
 from tests.helpers.chat_server import ChatServer, serving
 from tests.helpers.post_server import Answer
-from uttermill.flows import checks, settings
+from uttermill.flows import checks
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins.served.chat import CONTROL, Writer, Written, judged
@@ -207,8 +207,7 @@ def test_the_form_needs_a_model(tmp_path: Path) -> None:
 
 def checked(tmp_path: Path, **stages: Any) -> Job:
     corpus.make(tmp_path / "in", 1)
-    data = {"sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}]}
-    return checks.check(settings.parse({**data, "out": str(tmp_path / "out"), **stages}))
+    return checks.check(corpus.wishes(tmp_path, **stages))
 
 
 # --- in a run

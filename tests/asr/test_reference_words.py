@@ -14,7 +14,7 @@ from tests.helpers import corpus
 from tests.plugins import doubting_asr
 from tests.segmenters import test_ctc
 from tests.segmenters.test_ctc import RATE, backend, model
-from uttermill.flows import checks, settings
+from uttermill.flows import checks
 from uttermill.tasks.asr import SpeechClip, Transcript, _words
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.insight.estimating import planning
@@ -111,10 +111,8 @@ def test_without_a_text_there_are_no_words(home: Path) -> None:
 def test_what_needs_aligned_texts_is_refused(
     home: Path, transcribe: dict[str, Any], words: str
 ) -> None:
-    source = {"kind": "folder", "path": str(home / "in")}
-    asked = {"sources": [source], "out": str(home / "out"), "transcribe": transcribe}
     with pytest.raises(ConfigError, match=words):
-        checks.check_wishes(settings.PrepareSettings.model_validate(asked))
+        checks.check_wishes(corpus.wishes(home, transcribe=transcribe))
 
 
 def test_ctm_and_textgrids_hold_the_words(home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.helpers import corpus
-from uttermill.flows import checks, settings
+from uttermill.flows import checks
 from uttermill.flows.cluster import gpus, worker_counts
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
@@ -174,11 +174,7 @@ def test_a_recogniser_has_its_share_of_the_cpus(
 
 def prepared(tmp_path: Path, backend: dict[str, Any], **cluster: Any) -> Any:
     corpus.make(tmp_path / "in", 1)
-    data = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-        "out": str(tmp_path / "out"), "transcribe": {"backend": backend}, "cluster": cluster,
-    }  # fmt: skip
-    return checks.check(settings.parse(data))
+    return checks.check(corpus.wishes(tmp_path, transcribe={"backend": backend}, cluster=cluster))
 
 
 def test_who_wants_a_gpu_and_why_it_could_not_have_one(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The step enhance: runs with it, what changes cost, and what is refused."""
 
-import gzip
 import hashlib
 import io
 import json
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus, random_access
+from tests.helpers.format_entries import entries
 from tests.helpers.published import sha256
 from uttermill.flows import checks, settings
 from uttermill.flows.explore import clip
@@ -168,36 +168,6 @@ def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None
 
 
 NAMING = ("emilia", "hf_parquet", "lhotse_shar", "nemo", "speechbrain", "webdataset")
-
-
-def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
-    """What a format's lists say of each clip, by its id."""
-    home = version / use
-    if use == "hf_parquet":
-        tables = [pq.read_table(path) for path in home.rglob("*.parquet")]
-        found = [row for table in tables for row in table.to_pylist()]
-    elif use == "lhotse_shar":
-        zipped = map(gzip.open, home.rglob("cuts*.jsonl.gz"))
-        cuts = [json.loads(line) for file in zipped for line in file]
-        found = [{**cut["custom"], "id": cut["supervisions"][0]["id"]} for cut in cuts]
-    elif use == "webdataset":
-        found = []
-        for path in home.rglob("*.tar"):
-            with tarfile.open(path) as tar:
-                members = [m for m in tar if m.name.endswith(".json")]
-                files = [tar.extractfile(member) for member in members]
-                found += [json.load(file) for file in files if file]
-    elif use == "speechbrain":
-        found = [
-            {**entry, "id": name}
-            for path in home.glob("*.json") for name, entry in json.loads(path.read_text()).items()
-        ]  # fmt: skip
-    elif use == "emilia":
-        found = [each for path in home.rglob("*.json") for each in json.loads(path.read_text())]
-    else:
-        lines = {line for path in home.rglob("*.json*") for line in path.read_text().splitlines()}
-        found = [entry for entry in map(json.loads, lines) if "audio_filepath" in entry]
-    return {entry["id"]: entry for entry in found}
 
 
 @pytest.mark.nightly

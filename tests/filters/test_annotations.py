@@ -14,7 +14,6 @@ import pytest
 from tests.helpers import corpus
 from tests.plugins import tagging
 from uttermill.flows import checks
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.api import Array, Event, Events, Label, Vector
 from uttermill.tasks.base.errors import ConfigError, RunError
@@ -193,23 +192,17 @@ def test_open_labels_on_text_are_masked_like_texts(tmp_path: Path) -> None:
 
 def refused(home: Path, *publish: str, **changes: Any) -> str:
     corpus.make(home / "in", 1)
-    settings: dict[str, Any] = {
-        "sources": [{"kind": "folder", "path": str(home / "in")}],
-        "out": str(home / "out"),
-        "filter": {"filters": [{"use": USE, **changes.pop("tags", {})}]},
-        "transcribe": {"backend": {"use": "fake"}},
-        "package": {"publish": publish},
-        **changes,
-    }
+    filters = [{"use": USE, **changes}]
+    wishes = corpus.wishes(home, filter={"filters": filters}, package={"publish": [*publish]})
     with pytest.raises(ConfigError) as error:
-        checks.check_wishes(PrepareSettings.model_validate(settings))
+        checks.check_wishes(wishes)
     return str(error.value)
 
 
 def test_settings_that_name_nothing_are_refused(tmp_path: Path) -> None:
     assert "nothing gives 'voices'; it may name speaker_embedding" in refused(tmp_path, "voices")
     assert "turns needs a diarizer" in refused(tmp_path, "turns")
-    wrong = refused(tmp_path, tags={"max_sounds_share": {"music": 0.5}})
+    wrong = refused(tmp_path, max_sounds_share={"music": 0.5})
     assert "no label 'music' with a share; start, Loud part" in wrong
 
 

@@ -14,7 +14,6 @@ from tests.asr.test_language_vote import segmented
 from tests.helpers import corpus, tiny_onnx
 from tests.helpers.fetched import CORPUS
 from uttermill.flows import checks
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
@@ -255,11 +254,5 @@ def test_missing_weights_are_refused_before_any_worker(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(model_files, "package_folder", lambda name: None)
     corpus.make(tmp_path / "in", 1)
-    given = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-        "out": str(tmp_path / "out"),
-        "filter": {"filters": [{"use": use}]},
-        "transcribe": {"backend": {"use": "none"}},
-    }
     with pytest.raises(ConfigError, match=remedy):
-        checks.check(PrepareSettings.model_validate(given))
+        checks.check(corpus.wishes(tmp_path, filter={"filters": [{"use": use}]}))

@@ -17,7 +17,6 @@ from tests.helpers.corpus_speech import read
 from tests.helpers.verdict_sounds import melody, mixed
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.filters import _derived, _sounds, music, sounds, voice
@@ -250,15 +249,9 @@ def by_pitch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(home: Path, **package: Any) -> Job:
-    settings = {
-        "sources": [{"path": str(home / "in"), "name": "c"}],
-        "out": str(home / "out"),
-        "shard": {"settle_seconds": 0},
-        "filter": {"segmenter": {"use": "whole"}, "filters": [{"use": "duration"}]},
-        "transcribe": {"backend": {"use": "fake"}},
-        "package": package,
-    }
-    return PrepareSettings.model_validate(settings).job()
+    chosen = {"segmenter": {"use": "whole"}, "filters": [{"use": "duration"}]}
+    shard = {"settle_seconds": 0}
+    return corpus.wishes(home, shard=shard, filter=chosen, package=package).job()
 
 
 @pytest.mark.usefixtures("by_pitch")

@@ -9,7 +9,6 @@ import scipy.fft
 
 from tests.helpers import corpus, tiny_onnx
 from uttermill.flows import checks
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.filters import _derived, _sounds, sounds
@@ -197,14 +196,9 @@ def test_a_run_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     _sounds.tagger.cache_clear()  # of a fetched model
     corpus.make(tmp_path / "in", 1)
-    wish = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-        "out": str(tmp_path / "out"),
-        "filter": {"filters": [{"use": "sounds"}]},
-        "transcribe": {"backend": {"use": "fake"}},
-    }
+    wish = corpus.wishes(tmp_path, filter={"filters": [{"use": "sounds"}]})
     with pytest.raises(ConfigError, match="not installed: run `uttermill models fetch sounds`"):
-        checks.check_wishes(PrepareSettings.model_validate(wish))
+        checks.check_wishes(wish)
 
 
 def test_the_recipe_is_the_model_wherever_it_lies(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from tests.helpers import corpus, published, tiers
 from tests.helpers.published import Row
 from uttermill.flows import checks
 from uttermill.flows.cli import queries
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.formats import chat_jsonl
@@ -113,14 +112,9 @@ def test_a_column_that_no_clip_will_have_is_refused_before_the_run(tmp_path: Pat
     corpus.make(tmp_path / "in", 1)
 
     def checked(*filters: str, **chat: Any) -> None:
-        wish = {
-            "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-            "out": str(tmp_path / "out"),
-            "filter": {"filters": [{"use": use} for use in filters]},
-            "transcribe": {"backend": {"use": "fake"}},
-            "package": {"formats": [{"use": "chat_jsonl", **chat}]},
-        }
-        checks.check_wishes(PrepareSettings.model_validate(wish))
+        chosen = {"filters": [{"use": use} for use in filters]}
+        formats = {"formats": [{"use": "chat_jsonl", **chat}]}
+        checks.check_wishes(corpus.wishes(tmp_path, filter=chosen, package=formats))
 
     caption = {"tasks": ["caption"], "caption": "A peak of {peak} dBFS in {language}, {speaker}."}
     with pytest.raises(ConfigError, match="chat_jsonl: no clip has the column 'peak'"):

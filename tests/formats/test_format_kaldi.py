@@ -8,7 +8,6 @@ import subprocess
 import sys
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 from tests.helpers import corpus, published, random_access
 from tests.helpers.published import Row
 from uttermill.flows import checks
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.formats import _samples, kaldi
@@ -268,14 +266,8 @@ def test_without_pylance_a_run_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(lance_format, "find_spec", lambda name: None)
     corpus.make(tmp_path / "in", 1)
-    told: dict[str, Any] = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-        "out": str(tmp_path / "out"),
-        "transcribe": {"backend": {"use": "fake"}},
-        "package": {"formats": ["lance"]},
-    }
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[lance\]'"):
-        checks.check_wishes(PrepareSettings.model_validate(told))
+        checks.check_wishes(corpus.wishes(tmp_path, package={"formats": ["lance"]}))
 
 
 @pytest.mark.full

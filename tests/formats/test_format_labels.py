@@ -1,8 +1,7 @@
 """The source's labels in a version: as a column, in formats with free fields, and on the card."""
 
-import gzip
 import json
-import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import pytest
 
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus
+from tests.helpers.format_entries import entries
 from uttermill.tasks.publish.upkeep import verify
 
-FORMATS = ("webdataset", "lhotse_shar", "nemo", "emilia", "hf_parquet", "lance", "litdata", "wenet")
+FORMATS = ("webdataset", "lhotse_shar", "nemo", "emilia", "litdata", "hf_parquet", "lance", "wenet")
 LABELS: tuple[dict[str, str], ...] = (
     {"emotion": "happy | <b>", "accent": "us"},
     {"emotion": "sad"},
@@ -50,25 +50,18 @@ def stated(version: Path) -> dict[str, dict[str, str] | None]:
 def test_formats_with_free_fields_hold_them(
     version: Path, stated: dict[str, dict[str, str] | None]
 ) -> None:
-    entries: dict[str, dict[str, dict[str, Any]]] = {use: {} for use in FORMATS[:4]}
-    for tar in version.glob("webdataset/train/*.tar"):
-        with tarfile.open(tar) as members:
-            for member in members:
-                if member.name.endswith(".json") and (file := members.extractfile(member)):
-                    entry = json.load(file)
-                    entries["webdataset"][entry["id"]] = entry
-    for cuts in version.glob("lhotse_shar/train/cuts.*.jsonl.gz"):
-        for line in gzip.decompress(cuts.read_bytes()).splitlines():
-            cut = json.loads(line)
-            entries["lhotse_shar"][cut["supervisions"][0]["id"]] = cut["custom"]
-    lines = (version / "nemo/train/tarred_audio_manifest.json").read_text().splitlines()
-    entries["nemo"] = {entry["id"]: entry for entry in map(json.loads, lines)}
-    for listed in version.glob("emilia/train/*/*.json"):
-        entries["emilia"] |= {entry["id"]: entry for entry in json.loads(listed.read_text())}
-    for use, by_id in entries.items():
+    for use in FORMATS[:5]:
+        by_id = entries(version, use)
         assert {name: entry.get("labels") for name, entry in by_id.items()} == stated, use
         assert sum("labels" in entry for entry in by_id.values()) == 3, use
     assert verify.verify(version) == []
+
+
+def by_name(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, str] | None]:
+    return {
+        row["id"]: row["labels"] and {one["name"]: one["value"] for one in row["labels"]}
+        for row in rows
+    }
 
 
 def test_datasets_reads_them(
@@ -80,23 +73,12 @@ def test_datasets_reads_them(
     loaded = datasets.load_dataset(
         str(version / "hf_parquet"), split="train", cache_dir=str(tmp_path)
     )
-    loaded = loaded.remove_columns("audio")
-    read = {row["id"]: row["labels"] for row in loaded}
-    assert {
-        name: labels and {one["name"]: one["value"] for one in labels}
-        for name, labels in read.items()
-    } == stated
+    assert by_name(loaded.remove_columns("audio")) == stated
 
 
 def test_lance_reads_them(version: Path, stated: dict[str, dict[str, str] | None]) -> None:
-    lance = pytest.importorskip("lance", reason="the extra lance is not installed")
-    table = lance.dataset(str(version / "lance/train"))
-    read = {row["id"]: row["labels"] for row in table.take([3, 2, 1, 0]).to_pylist()}
-    assert {
-        name: labels and {one["name"]: one["value"] for one in labels}
-        for name, labels in read.items()
-    } == stated
-    assert len(table.to_table(columns=["audio"])) == len(stated)
+    pytest.importorskip("lance", reason="the extra lance is not installed")
+    assert by_name(entries(version, "lance").values()) == stated
 
 
 def test_the_card_says_hours_by_label(version: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.helpers import corpus, published, random_access, tiers
 from uttermill.flows import checks
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import audio, plugins
 from uttermill.tasks.base.arrays import Int16s
 from uttermill.tasks.base.errors import ConfigError
@@ -192,15 +191,9 @@ def test_what_no_reader_or_codec_takes_is_refused_before_the_run(
     tmp_path: Path, chosen: dict[str, Any], rate: int, said: str
 ) -> None:
     corpus.make(tmp_path / "in", 1)
-    told: dict[str, Any] = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-        "out": str(tmp_path / "out"),
-        "resample": {"rate": rate},
-        "transcribe": {"backend": {"use": "fake"}},
-        "package": {"formats": [chosen]},
-    }
+    package = {"formats": [chosen]}
     with pytest.raises((ConfigError, ValueError), match=said):
-        checks.check_wishes(PrepareSettings.model_validate(told))
+        checks.check_wishes(corpus.wishes(tmp_path, resample={"rate": rate}, package=package))
 
 
 def test_a_bit_rate_makes_smaller_files(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What corpora bring, in every format and profile: hostile texts and names, masses, gaps."""
 
-import gzip
 import json
 import re
 import tarfile
@@ -14,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.formats import test_format_csv
-from tests.helpers import corpus, published, random_access, tiers
+from tests.helpers import corpus, published, tiers
+from tests.helpers.format_entries import entries
 from tests.helpers.published import Row
 from uttermill.flows import checks
 from uttermill.flows.cli import queries
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import audio, plugins
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
@@ -54,49 +53,24 @@ def groups() -> list[list[Row]]:
     return [made[:4], made[4:], [published.row(20, split="dev", text=TEXTS[0], speaker="zoe")]]
 
 
-def members(home: Path, pattern: str, suffix: str) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(home.glob(pattern)):
-        with tarfile.open(path) as tar:
-            for member in tar:
-                if member.name.endswith(suffix) and (file := tar.extractfile(member)):
-                    yield member.name.removesuffix(suffix), file.read()
-
-
 def lines(path: Path) -> list[str]:
     return [line for line in path.read_text("utf-8").split("\n") if line]
 
 
 def wenet(home: Path, chosen: dict[str, Any]) -> Told:
-    for name, text in members(home, "wenet/train/*.tar", ".txt"):
-        yield name, text.decode(), None
+    for path in home.glob("wenet/train/*.tar"):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if member.name.endswith(".txt") and (file := tar.extractfile(member)):
+                    yield member.name.removesuffix(".txt"), file.read().decode(), None
 
 
-def wenet_raw(home: Path, chosen: dict[str, Any]) -> Told:
-    for entry in map(json.loads, lines(home / "wenet_raw/train/data.list")):
-        yield entry["key"], entry["txt"], None
-
-
-def webdataset(home: Path, chosen: dict[str, Any]) -> Told:
-    for name, data in members(home, f"{chosen['use']}/train/*.tar", ".json"):
-        facts = json.loads(data)
-        assert name == facts["id"]
-        yield name, facts["text"], facts["speaker"]
-
-
-def nemo(home: Path, chosen: dict[str, Any]) -> Told:
-    for entry in map(json.loads, lines(home / "nemo/train/tarred_audio_manifest.json")):
-        yield entry["id"], entry["text"], entry["speaker"]
-
-
-def speechbrain(home: Path, chosen: dict[str, Any]) -> Told:
-    for name, entry in json.loads((home / "speechbrain/train.json").read_text("utf-8")).items():
-        yield name, entry["words"].format(data_root="x"), entry["spk_id"].format(data_root="x")
-
-
-def emilia(home: Path, chosen: dict[str, Any]) -> Told:
-    for path in home.glob("emilia/train/*/*.json"):
-        for entry in json.loads(path.read_text("utf-8")):
-            yield entry["id"], entry["text"], entry["speaker"]
+def listed(home: Path, chosen: dict[str, Any]) -> Told:
+    """Of a format that names a clip's text and speaker."""
+    names = {"wenet_raw": ("txt", ""), "speechbrain": ("words", "spk_id")}
+    text, speaker = names.get(chosen["use"], ("text", "speaker"))
+    for name, entry in entries(home, chosen["use"]).items():
+        yield name, entry[text], entry[speaker] if speaker else None
 
 
 def kaldi(home: Path, chosen: dict[str, Any]) -> Told:
@@ -110,22 +84,6 @@ def kaldi(home: Path, chosen: dict[str, Any]) -> Told:
         yield name[key], text[key], speaker[key]
 
 
-def lhotse_shar(home: Path, chosen: dict[str, Any]) -> Told:
-    for path in sorted((home / "lhotse_shar/train").glob("cuts.*.jsonl*")):
-        if path.suffix == ".idx":
-            continue
-        data = path.read_bytes()
-        for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines():
-            [said] = json.loads(line)["supervisions"]
-            yield said["id"], said["text"], said["speaker"]
-
-
-def hf_parquet(home: Path, chosen: dict[str, Any]) -> Told:
-    for path in sorted(home.glob("hf_parquet/train/*.parquet")):
-        for row in pq.read_table(path, columns=["id", "text", "speaker"]).to_pylist():
-            yield row["id"], row["text"], row["speaker"]
-
-
 def metadata_csv(home: Path, chosen: dict[str, Any]) -> Told:
     for clip in test_format_csv.READERS[chosen.get("profile", "ljspeech")](home, "train"):
         yield clip.path.stem, clip.text, clip.speaker
@@ -136,12 +94,6 @@ def chat_jsonl(home: Path, chosen: dict[str, Any]) -> Told:
         asked, told = line["messages"]
         [path] = line.get("audios") or [asked["content"][0]["audio_url"]]
         yield Path(path).stem, told["content"], None
-
-
-def by_number(home: Path, chosen: dict[str, Any]) -> Told:
-    use = chosen["use"]
-    for sample in random_access.READERS[use](home / use / "train"):
-        yield sample["id"], sample["text"], sample["speaker"]
 
 
 def textgrid(home: Path, chosen: dict[str, Any]) -> Told:
@@ -160,12 +112,8 @@ def duplex(home: Path, chosen: dict[str, Any]) -> Told:
 
 
 READERS: dict[str, Callable[[Path, dict[str, Any]], Told]] = {
-    "wenet": wenet, "wenet_raw": wenet_raw, "webdataset": webdataset, "features": webdataset,
-    "nemo": nemo,
-    "speechbrain": speechbrain, "emilia": emilia, "kaldi": kaldi, "lhotse_shar": lhotse_shar,
-    "hf_parquet": hf_parquet, "metadata_csv": metadata_csv, "chat_jsonl": chat_jsonl,
+    "wenet": wenet, "kaldi": kaldi, "metadata_csv": metadata_csv, "chat_jsonl": chat_jsonl,
     "textgrid": textgrid, "duplex": duplex,
-    **dict.fromkeys(random_access.READERS, by_number),
 }  # fmt: skip
 
 
@@ -193,7 +141,8 @@ def test_hostile_texts_and_names_come_back(tmp_path: Path, chosen: dict[str, Any
     made = groups()
     published.publish(tmp_path, made_for(chosen), made, **settings(chosen))
     wanted = {row["id"]: row for group in made[:2] for row in group}
-    told = {name: (text, who) for name, text, who in READERS[chosen["use"]](tmp_path, chosen)}
+    read = READERS.get(chosen["use"], listed)
+    told = {name: (text, who) for name, text, who in read(tmp_path, chosen)}
     assert told.keys() == wanted.keys()
     lossy = chosen["use"] in ("metadata_csv", "kaldi")
     for name, (text, _) in told.items():
@@ -272,18 +221,14 @@ def test_a_codec_that_is_missing_is_said_before_the_run(
     if chosen["use"] == "metadata_csv":
         asked["profile"] = "hf_audiofolder"
     corpus.make(tmp_path / "in", 1)
-    told: dict[str, Any] = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-        "out": str(tmp_path / "out"),
-        "transcribe": {"backend": {"use": "fake"}},
-        "package": {"formats": [asked]},
+    more = {
+        "speakers": {"use": "channels"},
+        "filter": {"segmenter": {"use": "dialogue"}, "filters": []},
     }
-    if chosen["use"] == "duplex":
-        told |= {
-            "speakers": {"use": "channels"},
-            "filter": {"segmenter": {"use": "dialogue"}, "filters": []},
-        }
-    checks.check_wishes(PrepareSettings.model_validate(told))
+    wishes = corpus.wishes(
+        tmp_path, package={"formats": [asked]}, **(more if chosen["use"] == "duplex" else {})
+    )
+    checks.check_wishes(wishes)
     monkeypatch.setattr(audio, "encodes", lambda suffix: suffix != codec)
     with pytest.raises(ConfigError, match=f"no encoder for {codec}"):
-        checks.check_wishes(PrepareSettings.model_validate(told))
+        checks.check_wishes(wishes)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import soundfile as sf
 from numpy.typing import NDArray
 
+from uttermill.flows.settings import PrepareSettings, parse
 from uttermill.tasks import pipeline
 from uttermill.tasks.runs.executor import Published
 from uttermill.tasks.settings import (
@@ -113,6 +114,16 @@ def job(tmp: Path, **changes: Any) -> Job:
     sources = changes.pop("sources", [{"kind": "folder", "path": str(tmp / "in"), "name": "c"}])
     rest: dict[str, Any] = {"out": tmp / "out", **changes}
     return Job(sources=tuple(Source.model_validate(s) for s in sources), **stages, **rest)
+
+
+def wishes(tmp: Path, **changes: Any) -> PrepareSettings:
+    """As `job`, for what checks settings: with the defaults of users, not of these tests."""
+    base: dict[str, Any] = {
+        "sources": [{"kind": "folder", "path": str(tmp / "in"), "name": "c"}],
+        "out": str(tmp / "out"),
+        "transcribe": {"backend": {"use": "fake"}},
+    }
+    return parse({**base, **changes})
 
 
 def filters(*more: dict[str, Any], **limits: Any) -> dict[str, Any]:

@@ -260,10 +260,7 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
 
 def prepared(tmp: Path, **cluster: Any) -> Any:
     corpus.make(tmp / "in", 2)
-    return settings.parse(
-        {"sources": [{"kind": "folder", "path": str(tmp / "in")}], "out": str(tmp / "out"),
-         "transcribe": {"backend": {"use": "fake"}}, "cluster": cluster}
-    )  # fmt: skip
+    return corpus.wishes(tmp, cluster=cluster)
 
 
 def left(chosen: Any, need: int, used: int = 0, name: str = "20260101T000000.000000Z") -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import tarfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus, dialogues
 from tests.helpers.dialogues import Asked, Dialogue
+from tests.helpers.format_entries import entries
 from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import pipeline
@@ -335,14 +335,6 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
         heard = [word for turn in turns for word in turn["words"]]
         assert sorted(heard, key=lambda w: w["start"]) == row["word_times"], "each word is in one"
     assert right / words > 0.95, "words in overlaps may be another's"
-    tar = next(version.glob("webdataset/train/*.tar"))
-    facts = []
-    with tarfile.open(tar) as members:
-        for member in members:
-            if member.name.endswith(".json"):
-                file = members.extractfile(member)
-                assert file is not None
-                facts.append(json.load(file))
     lines = (version / "chat_jsonl/train.jsonl").read_text().splitlines()
     answers = [json.loads(line)["messages"][1]["content"] for line in lines]
     assert {answer.count("S1: ") > 0 < answer.count("S2: ") for answer in answers} == {True}
@@ -352,8 +344,10 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
     assert "changes of speaker" in card
     report = page.build(page.Request(job, version / "ledger.parquet", published.summary, "r", "v1"))
     assert b"Conversations" in report
-    told_there = {fact["id"]: fact["turns"] for fact in facts}
-    assert told_there == {row["id"]: row["turns"] for row in rows}
+    told = entries(version, "webdataset")
+    assert {name: fact["turns"] for name, fact in told.items()} == {
+        row["id"]: row["turns"] for row in rows
+    }
 
     _, counts = pipeline.run_here(job_of(tmp_path, path, max_overlap=0.02))
     assert all(stage["items_computed"] == 0 for name, stage in counts.items() if name != "package")
@@ -445,11 +439,8 @@ def test_turns_keep_the_labels_of_their_segments(tmp_path: Path) -> None:
     [row] = corpus.utterances(published.path)
     stated = [turn["labels"] for turn in row["turns"]]
     assert stated == [[("emotion", "glad")], [("emotion", "calm")], None]
-    with tarfile.open(next(published.path.glob("webdataset/train/*.tar"))) as members:
-        name = next(name for name in members.getnames() if name.endswith(".json"))
-        file = members.extractfile(name)
-        assert file is not None
-        turns = json.load(file)["turns"]
+    [told] = entries(published.path, "webdataset").values()
+    turns = told["turns"]
     assert [turn.get("labels") for turn in turns] == [
         {"emotion": "glad"},
         {"emotion": "calm"},

@@ -100,17 +100,11 @@ def test_an_empty_folder_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "in/deep/b.SLN").unlink()
     (tmp_path / "in/deep/part.parquet").write_text("")
     with pytest.raises(ConfigError, match=r"more extensions; give the source kind: hf_parquet$"):
-        checks.check(settings.parse({
-            "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-            "out": str(tmp_path / "out"), "transcribe": {"backend": {"use": "fake"}},
-        }))  # fmt: skip
+        checks.check(corpus.wishes(tmp_path))
     (tmp_path / "list.jsonl").write_text("")
-    data: dict[str, Any] = {
-        "sources": [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl")}],
-        "out": str(tmp_path / "out"), "transcribe": {"backend": {"use": "fake"}},
-    }  # fmt: skip
+    listed = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl")}]
     with pytest.raises(ConfigError, match="names no recordings"):
-        checks.check(settings.parse(data))
+        checks.check(corpus.wishes(tmp_path, sources=listed))
 
 
 def test_one_empty_folder_beside_others_is_only_warned_of(

@@ -2,7 +2,6 @@
 do."""
 
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 
 from tests.helpers import corpus
 from tests.helpers.chat_server import ChatServer, serving
-from uttermill.flows import checks, settings
+from tests.helpers.format_entries import entries
+from uttermill.flows import checks
 from uttermill.tasks.audio.encoding import decode_int16
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight.estimating import planning
@@ -310,13 +310,8 @@ def test_a_label_is_published_in_clips_files(home: Path, model: ChatServer) -> N
 
 
 def published_topics(version: Path) -> list[str]:
-    topics: list[str] = []
-    for path in version.rglob("*.tar"):
-        with tarfile.open(path) as tar:
-            for member in tar:
-                if member.name.endswith(".json") and (file := tar.extractfile(member)):
-                    topics.append(json.load(file)["llm_label_topic"])
-    return sorted(topics)
+    told = entries(version, "webdataset").values()
+    return sorted(entry["llm_label_topic"] for entry in told)
 
 
 @pytest.mark.parametrize(
@@ -340,10 +335,8 @@ def test_bad_settings_are_refused_before_any_worker(
 ) -> None:
     corpus.make(tmp_path / "in", 1)
     own = {"use": "llm_label", "questions": {"topic": TOPIC}, "url": "http://127.0.0.1:1/v1"}
-    data = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}],
-        "transcribe": {"backend": {"use": "fake"}, "verdicts": [{**own, "model": "m", **change}]},
-        "out": str(tmp_path / "out"),
-    }
+    verdicts = [{**own, "model": "m", **change}]
     with pytest.raises(ConfigError, match=words):
-        checks.check(settings.parse(data))
+        checks.check(
+            corpus.wishes(tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": verdicts})
+        )

@@ -11,10 +11,10 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import corpus
+from tests.helpers.format_entries import entries
 from tests.insight.test_report import recorded
 from uttermill.flows import checks
 from uttermill.flows.run import report
-from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.plugins import checked
@@ -163,18 +163,10 @@ def test_another_template_measures_nothing_and_writes_no_clip(home: Path) -> Non
 
 
 def test_a_published_caption_is_in_the_clips_of_formats(home: Path) -> None:
-    import tarfile
-
     one, _ = corpus.run(asked(home, package={"publish": ["style_caption"]}))
     captions = {row["id"]: row["style_caption"] for row in rows(one.path).values()}
-    [tar] = one.path.glob("webdataset/train/*.tar")
-    with tarfile.open(tar) as members:
-        entries = [
-            json.load(file)
-            for member in members
-            if member.name.endswith(".json") and (file := members.extractfile(member))
-        ]
-    assert {entry["id"]: entry["style_caption"] for entry in entries} == captions
+    told = entries(one.path, "webdataset")
+    assert {name: entry["style_caption"] for name, entry in told.items()} == captions
     assert verify(one.path) == []
 
 
@@ -235,15 +227,14 @@ def test_equal_clips_are_in_the_middle() -> None:
 )
 def test_wrong_settings_are_told(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     corpus.make(tmp_path / "in", 1)
-    settings = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
-        "out": str(tmp_path / "out"),
-        "filter": {"filters": [{"use": "pitch"}, {"use": "snr"}]},
-        "transcribe": {"backend": {"use": "fake"},
-                       "verdicts": [{"use": "char_rate"}, {"use": "style", **changes}]},
-    }  # fmt: skip
+    verdicts = [{"use": "char_rate"}, {"use": "style", **changes}]
+    wishes = corpus.wishes(
+        tmp_path,
+        filter={"filters": [{"use": "pitch"}, {"use": "snr"}]},
+        transcribe={"backend": {"use": "fake"}, "verdicts": verdicts},
+    )
     with pytest.raises(ConfigError, match=message):
-        checks.check_wishes(PrepareSettings.model_validate(settings))
+        checks.check_wishes(wishes)
 
 
 def test_a_filter_may_label_by_the_corpus_too(tmp_path: Path) -> None:

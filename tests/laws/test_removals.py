@@ -64,7 +64,9 @@ def test_an_empty_source_is_named(home: Path) -> None:
     assert "2 of the 2 recordings of v0001 are gone from the source small" in told
     assert "is a source not mounted?" in told
     assert told.endswith("raise the setting or set package.removed_ok: [small]")
+    assert refusal(asked(home)) == told, "the refused run has noted it"
     assert refusal(asked(home, removed_ok=["small"])) is None
+    assert refusal(asked(home)) is None, "the newest version lacks them"
 
 
 @pytest.mark.full

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.tasks.accounting.summary import REMOVED
+from uttermill.tasks.base import shelves
 from uttermill.tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import queries, tables, versions
@@ -67,6 +68,37 @@ def test_a_row_group_has_whole_tars_or_recordings(
     described: list[Any] = [versions.described(version) for version in (whole, small)]
     for name in ("utterances", "seconds", "reasons", "hours", "splits", "durations", "balance"):
         assert described[0][name] == described[1][name]
+
+
+@pytest.mark.parametrize(
+    "package", [tiers.nightly({}), {"splits": {"test": 0.3}, "weights": {"c": 0.8}}]
+)
+@pytest.mark.nightly
+def test_growing_and_shrinking_in_all_formats(
+    home: Path, monkeypatch: pytest.MonkeyPatch, package: dict[str, Any]
+) -> None:
+    chosen = {**package, "formats": shelves.names("formats")}
+    for step in range(4):
+        if step == 1:
+            corpus.add(home / "in", 21)
+        if step == 2:
+            (home / "in" / "r03.wav").unlink()
+        if step == 3:
+            for number in (5, 6, 7, 8):
+                (home / "in" / f"r{number:02d}.wav").unlink()
+        with monkeypatch.context() as few:
+            few.setattr(tables, "ROWS", 2)
+            small, _ = corpus.run(job(home, package=chosen))
+        whole, _ = corpus.run(job(home, "whole", package=chosen))
+        assert verify(small.path) == []
+        assert small.linked == whole.linked
+        assert small.linked or not step
+        left, right = corpus.content(small.path), corpus.content(whole.path)
+        skipped = (UTTERANCES_FILE, LEDGER_FILE, "dataset.json", "croissant.json")  # of the tables
+        for content in (left, right):
+            for name in [n for n in content if n.startswith(skipped)]:
+                del content[name]
+        assert left == right
 
 
 @pytest.mark.nightly

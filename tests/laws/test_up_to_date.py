@@ -204,10 +204,12 @@ def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
 def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
     whole = note(home).read_bytes()
     chance = random.Random(1)
-    for at in [0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(20))]:
-        corpus.flip(note(home), at)
+    places = [0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(20))]
+    flips = [whole[:at] + bytes([whole[at] ^ 0x5A]) + whole[at + 1 :] for at in places]
+    for damaged in (*flips, b"", b"[1]", b'{"format": 1}'):
+        note(home).write_bytes(damaged)
         corpus.run(asked(home))
-        assert looks.gathered == 1, f"byte {at}"
+        assert looks.gathered == 1, damaged
         assert note(home).read_bytes() == whole, "it is written anew"
         looks.forget()
 

@@ -25,7 +25,7 @@ import pytest
 import soundfile as sf
 import uvicorn
 
-from tests.e2e.test_report_browser import browser
+from tests.e2e.test_report_browser import browser, wait
 from tests.helpers import corpus, tiers
 from tests.insight.test_report import EVIL, recorded
 from uttermill.flows import formatting
@@ -195,14 +195,6 @@ def picture(page: Any, name: str) -> None:
     if home:
         Path(home).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=str(Path(home) / f"explore-{name}.png"))
-
-
-def wait(page: Any, condition: str) -> None:
-    for _ in range(2000):
-        if page.evaluate(f"() => {condition}"):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"not within 100 s: {condition}")
 
 
 def decisions(served: Served) -> list[tuple[str, str | None, str]]:

@@ -35,12 +35,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out.parent
 
 
-@pytest.fixture
-def out(whole: Path, tmp_path: Path) -> Path:
-    shutil.copytree(whole, tmp_path / "copy", symlinks=True)
-    return tmp_path / "copy/out"
-
-
 def told(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
     capsys.readouterr()
     assert cli.main([*words]) == code

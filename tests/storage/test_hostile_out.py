@@ -19,18 +19,6 @@ WAYS = {**tampered.IN_FILES, **tampered.LINKS}
 BY_DAY = ("split of utterances",)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an OUT and of what lies beside it; never changed."""
-    return tampered.make(tmp_path_factory.mktemp("hostile")).parent
-
-
-@pytest.fixture
-def out(whole: Path, tmp_path: Path) -> Path:
-    shutil.copytree(whole, tmp_path / "copy", symlinks=True)
-    return tmp_path / "copy/out"
-
-
 def refused(out: Path, *sets: str) -> str | None:
     """Why a run is refused; None if it ends well."""
     try:

@@ -17,17 +17,6 @@ from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.shard_store import manifest
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tampered.make(tmp_path_factory.mktemp("looking")).parent
-
-
-@pytest.fixture
-def out(whole: Path, tmp_path: Path) -> Path:
-    shutil.copytree(whole, tmp_path / "copy", symlinks=True)
-    return tmp_path / "copy/out"
-
-
 def flip(path: Path) -> str:
     """Change a byte as bit rot does, so that no time tells of it; the file's name."""
     status = path.stat()

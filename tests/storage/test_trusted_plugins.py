@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,17 +30,6 @@ MODULES = {
     "lines": "from uttermill.tasks.formats.kaldi import *",
     "found": "from uttermill.tasks.sources.folder import *",
 }
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tampered.make(tmp_path_factory.mktemp("trusted")).parent
-
-
-@pytest.fixture
-def out(whole: Path, tmp_path: Path) -> Path:
-    shutil.copytree(whole, tmp_path / "copy", symlinks=True)
-    return tmp_path / "copy/out"
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def what_if(result: JsonObject) -> Iterator[Line]:
             "No clip is gained or lost. The ledger names the first limit that rejects a clip; "
             "others may reject it, too."
         )
-    if unknown := result["unknown"]:
+    if unknown := result.get("unknown"):
         yield (
             f"Unknown: {counted(unknown, 'recording')} that failed with the last run's filters, "
             "as by a crash; a run would try again what is now in no count."

@@ -1,7 +1,7 @@
 """Completeness of the texts of clips of 15 to 30 s, compared with faster-whisper's own two ways.
 
     UTTERMILL_CORPUS=… python -m tests.bench.long_clips
-        [clips] [verdict] [holes] [--clips 96] [--seed 0] [--json]
+        [clips] [verdict] [holes] [--clips 96] [--seed 0]
 
 clips:   clips made of the corpus's sentences (`speech_mixtures.py`), each heard as one utterance:
          by our backend, by the engine's own loop, by its batched pipeline. Each eight have one
@@ -19,7 +19,6 @@ has them: `tests.bench.transcribe`; whole recordings: `tests.bench.long_recordin
 """
 
 import argparse
-import json
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -53,19 +52,16 @@ LACKING = 0.15  # of its words: a text that lacks more is not whole
 SHOWN = 2 * GROUP  # clips after which a table of them is shown: thrice eight, which are all kinds
 
 
-def clips(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+def clips(args: argparse.Namespace, model: Any) -> None:
     mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
     print(f"clips: {len(mixtures)}, {sum(m.seconds for m in mixtures) / 60:.1f} minutes")
     ways = [Way("ours", ours(model)), Way("loop", loop(model)), Way("batched", batched(model))]
-    rows: list[dict[str, Any]] = []
     for count in compare(ways, mixtures):
         if count % SHOWN == 0 or count == len(mixtures):
-            rows = summary("clips", ways, mixtures[:count], "loop")
-            show(rows, "loop")
-    return rows
+            show(summary("clips", ways, mixtures[:count], "loop"), "loop")
 
 
-def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+def verdict(args: argparse.Namespace, model: Any) -> None:
     """Incomplete and complete texts, and which of them `completeness` drops."""
     mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
     backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
@@ -77,10 +73,8 @@ def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
         found["first window"].append((mixture, clip, first.transcript(with_words=False)))
         (whole,) = backend.transcribe([clip]) if first.missed() else [found["first window"][-1][2]]
         found["heard again"].append((mixture, clip, whole))
-    rows = [{"part": "verdict", "texts": name, **_judged(some)} for name, some in found.items()]
-    for row in rows:
-        print(f"| {' | '.join(str(value) for value in row.values())} |", flush=True)
-    return rows
+    for name, some in found.items():
+        print(f"| {name} | {' | '.join(_judged(some).values())} |", flush=True)
 
 
 def _judged(heard: Sequence[tuple[Mixture, SpeechClip, Transcript]]) -> dict[str, str]:
@@ -107,7 +101,7 @@ def _incomplete(clip: SpeechClip, transcript: Transcript) -> bool:
     return judge(values, rules_of("text", (Plugin(use="completeness"),))) is not None
 
 
-def holes(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+def holes(args: argparse.Namespace, model: Any) -> None:
     mixtures = [
         m for m in speech_mixtures.clips(args.corpus, args.clips, args.seed) if len(m.sentences) > 2
     ]
@@ -145,7 +139,6 @@ def holes(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
                   f"{inside[0]:.1f}-{inside[1]:.1f} s, longest word {longest}",
                   flush=True)  # fmt: skip
     print(f"| {row} |", flush=True)
-    return [{"part": "holes", **row}]
 
 
 def main() -> None:
@@ -156,17 +149,13 @@ def main() -> None:
         "--clips", type=int, default=96, help="made ones; a multiple of 8 has all kinds"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.corpus is None or not set(args.parts) <= set(PARTS):
         parser.error("give UTTERMILL_CORPUS or --corpus, and parts of " + ", ".join(PARTS))
     model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
-    made: list[dict[str, Any]] = []
     for part, run in (("clips", clips), ("verdict", verdict), ("holes", holes)):
         if part in args.parts:
-            made += run(args, model)
-    if args.json:
-        print(json.dumps(made, ensure_ascii=False))
+            run(args, model)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Precision and recall of the rule `pii` on synthetic texts in ten languages.
 
-    python -m tests.bench.pii [--hard] [--json]
+    python -m tests.bench.pii [--hard]
 
 Numbers are drawn with valid check digits and plans (`phonenumbers`' example numbers), and put into
 sentences as they are written, and as they are said figure by figure. Precision counts hits that
@@ -9,7 +9,6 @@ and counts. Texts of recognisers have errors, which these have not; `--hard` mea
 other ways to say a number: how often all of it is hidden, and how often nothing is.
 """
 
-import json
 import random
 import sys
 from collections import defaultdict
@@ -224,10 +223,6 @@ def measured() -> Iterator[dict[str, object]]:
 
 def main() -> None:
     rows = [*(missed() if "--hard" in sys.argv[1:] else measured())]
-    if "--json" in sys.argv[1:]:
-        for row in rows:
-            print(json.dumps(row))
-        return
     names = [*rows[0]]
     print("| " + " | ".join(names) + " |")
     print("|---" * len(names) + "|")

@@ -1,7 +1,7 @@
 """Whisper base on the corpus's clips, as recorded and made worse.
 
     UTTERMILL_CORPUS=… python -m tests.bench.transcribe [english] [chinese] [calibration]
-        [--clips 40] [--json]
+        [--clips 40]
 
 english, chinese: clips of LibriSpeech test-other, and of AISHELL with `zh` stated, beside
     faster-whisper's loop over clips; one loaded model, one thread, in turns.
@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import soundfile as sf
@@ -55,9 +54,7 @@ def clips(folder: Path, under: str, most: int, language: str | None) -> list[Sai
     ]
 
 
-def beside_the_loop(
-    name: str, said: Sequence[Said], language: str, stated: str | None
-) -> list[dict[str, Any]]:
+def beside_the_loop(name: str, said: Sequence[Said], language: str, stated: str | None) -> None:
     model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
     mixtures = []
     for number, one in enumerate(said):
@@ -69,9 +66,7 @@ def beside_the_loop(
         Way("loop", _hearing.loop(model, language=stated)),
     ]
     _ = [*_hearing.compare(ways, mixtures)]
-    rows = _hearing.summary(name, ways, mixtures, "loop")
-    _hearing.show(rows, "loop")
-    return rows
+    _hearing.show(_hearing.summary(name, ways, mixtures, "loop"), "loop")
 
 
 def made_worse(clean: Sequence[Sound]) -> Iterator[Sound]:
@@ -115,7 +110,7 @@ def judged(row: verdict_listening.Row, stated: bool) -> Judged:
     )  # fmt: skip
 
 
-def calibration(texts: Sequence[Judged], name: str) -> list[dict[str, Any]]:
+def calibration(texts: Sequence[Judged], name: str) -> None:
     kept = [one for one in texts if one.kept]
     print(f"| {name}: expected | texts | mean expected | mean wrong |\n|---|---|---|---|")
     for low, high in pairwise(EDGES):
@@ -126,21 +121,18 @@ def calibration(texts: Sequence[Judged], name: str) -> list[dict[str, Any]]:
             print(f"| {low}-{high} | {len(some)} | {means[0]:.3f} | {means[1]:.3f} |")
     print(f"| {name} | texts | kept | > {WRONG:.0%} wrong: without the rule | with it | right ones "
           "that it drops |\n|---|---|---|---|---|---|")  # fmt: skip
-    rows = []
     for group in (*dict.fromkeys(one.group for one in texts), "all"):
         some = [one for one in texts if group in (one.group, "all")]
         kept = [one for one in some if one.kept]
         passing, right = [t for t in kept if t.passes], [t for t in kept if not t.wrong]
         row = {
-            "part": name, "group": group, "texts": len(some), "kept": len(kept),
+            "group": group, "texts": len(some), "kept": len(kept),
             "wrong_before": sum(one.wrong > WRONG for one in kept),
             "wrong_after": sum(one.wrong > WRONG for one in passing), "passing": len(passing),
             "right": len(right), "right_lost": sum(not one.passes for one in right),
         }  # fmt: skip
         print("| {group} | {texts} | {kept} | {wrong_before} of {kept} | {wrong_after} of {passing}"
               " | {right_lost} of {right} |".format(**row), flush=True)  # fmt: skip
-        rows.append(row)
-    return rows
 
 
 def main() -> None:
@@ -148,25 +140,21 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["english"], metavar="PART")
     parser.add_argument("--corpus", type=Path, default=os.environ.get("UTTERMILL_CORPUS"))
     parser.add_argument("--clips", type=int, default=40, help="calibration: of all conditions")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.corpus is None or not set(args.parts) <= {"english", "chinese", "calibration"}:
         parser.error("give UTTERMILL_CORPUS or --corpus, and parts: english, chinese, calibration")
-    rows: list[dict[str, Any]] = []
     if "english" in args.parts:
         said = clips(args.corpus, "en/librispeech/", args.clips, None)
-        rows += beside_the_loop("english", said, "en", None)
+        beside_the_loop("english", said, "en", None)
     if "chinese" in args.parts:
         said = clips(args.corpus, "zh/aishell/", args.clips, "zh")
-        rows += beside_the_loop("chinese", said, "zh", "zh")
+        beside_the_loop("chinese", said, "zh", "zh")
     if "calibration" in args.parts:
         every = [*verdict_clips.clean()]
         chosen = verdict_clips.spaced(every, max(args.clips // 4, 1))
         heard = [*verdict_listening.hear(made_worse(chosen))]
         for name, stated in (("language heard", False), ("language stated", True)):
-            rows += calibration([judged(row, stated) for row in heard], name)
-    if args.json:
-        print(json.dumps(rows, ensure_ascii=False))
+            calibration([judged(row, stated) for row in heard], name)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class Totals:
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)
 
 
-Step = TypeVar("Step")
+Step = TypeVar("Step", Sharded, Done, Published | Elected)
 Chain = Callable[[str], list[Done]]  # of a shard
 
 

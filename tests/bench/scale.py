@@ -28,6 +28,7 @@ from tests.bench._measured import MIB, Measured, Spent, measured
 from tests.helpers import synthetic_out
 from uttermill.tasks.plugins import trusted
 from uttermill.tasks.runs import publish
+from uttermill.tasks.runs.executor import Published
 from uttermill.tasks.settings import TranscribeSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
@@ -57,6 +58,7 @@ def package(
             stage.pending(name, job, shard)
     published = publish.publish(job, shards, caller, scratch, state)
     caller.pool.shutdown()
+    assert isinstance(published, Published)
     return caller.spent, published.new
 
 

@@ -146,7 +146,9 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterEx
 
     for dones in map_chains(found.shards, chain, 2 * cluster.size):
         state.record(dones)
-    return publish.publish(job, found.shards, caller, scratch, state), caller
+    published = publish.publish(job, found.shards, caller, scratch, state)
+    assert isinstance(published, Published)
+    return published, caller
 
 
 @pytest.mark.nightly

@@ -634,6 +634,7 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
         for step in stage.PER_SHARD:
             state.record([pipeline.run_stage(job, name, 0.0, here, step)])
     published = publish.publish(job, sharded.shards, here, job.out / "scratch", state)
+    assert isinstance(published, Published)
     told = [r for r in table(published) if r["recording"] == "c/r10.wav"]
     assert [(r["outcome"], r["reason"], r["samples"]) for r in told] == [("failed", "changed", 0)]
     assert len(table(published, "utterances")) == 10

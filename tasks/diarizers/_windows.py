@@ -248,7 +248,8 @@ def doubts(likely: UInt8s) -> UInt8s:
     odds = np.log(shares / (1 - shares))
     usual = uniform_filter1d(odds, round(AROUND_S / STEP_S), mode="nearest")
     over = SCALE * (odds - USUAL * usual.clip(LEAST_USUAL)) + SHIFT
-    return np.rint(255 / (1 + np.exp(-over))).astype(np.uint8)
+    probabilities: UInt8s = np.rint(255 / (1 + np.exp(-over))).astype(np.uint8)
+    return probabilities
 
 
 def _speaking(

@@ -168,7 +168,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     if job.shard.retry and begun.listed is None:
         again = forget_quarantine(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
-    for attempt in range(REPAIRS):
+    for attempt in range(REPAIRS + 1):  # one of them for a vote on languages
         job = replace(job, languages=begun.languages)
         try:
             sharding = sharded(job, executor, observer, begun)
@@ -190,7 +190,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
             notes = (*error.notes, *skipped.notes_in_words(job.sources))
             raise NothingLeft(error.args[0], error.reasons, sharding.ignored, notes) from None
         except CorruptManifest as fault:  # what it held is made again
-            if attempt == REPAIRS - 1:
+            if attempt >= REPAIRS - 1:
                 raise
             manifest.repair(job.out, fault)
             if begun.listed is not None:

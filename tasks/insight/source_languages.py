@@ -14,10 +14,10 @@ import pyarrow as pa
 from .. import plugins
 from ..base.errors import CorruptManifest
 from ..publish.outcomes import shard_batches
+from ..scoring import speech_by_language
 from ..settings.job import Job
 from ..stages.listing import skipped
 from ..stages.listing.skipped import SourceNotes
-from ..text import language
 
 COLUMNS = ["dataset", "language", "language_probability", "seconds"]
 SHOWN = 0.02  # least share that is listed
@@ -53,7 +53,7 @@ def of_sources(job: Job) -> dict[str, str]:
     heard = (part.drop_null().rename_columns(names) for part in parts)
     shares: dict[str, dict[str, float]] = {}
     whole = Counter[str]()
-    for row in language.sums(heard).to_pylist():
+    for row in speech_by_language.sums(heard).to_pylist():
         shares.setdefault(row["dataset"], {})[row["language"]] = row["certain"]
         whole[row["dataset"]] += row["all"]
     stated = {d.name for d in plugins.datasets(job.sources) if d.settings.language}

@@ -10,9 +10,9 @@ from operator import itemgetter
 import pyarrow as pa
 
 from ..base.json_types import parsed
+from ..scoring.speech_by_language import ORDER, SURE, sums
 from ..settings.job import Job, Spoken
 from ..storage import versions
-from ..text.language import ORDER, SURE, sums
 from .utterance import LEAST_CLIPS, LEAST_SHARE
 
 FROZEN = "source_languages"  # the entry of `frozen` in dataset.json

@@ -18,7 +18,7 @@ from ..base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, Trans
 from ..recording import Segment, names
 from ..recording.locator import SECOND
 from ..scoring import scripts
-from ..text.language import SURE
+from ..scoring.speech_by_language import SURE
 from .decision_log import Decision
 from .requests import Asked, ChannelTurn, Request, Window
 

@@ -208,7 +208,6 @@ LEAST_CLIPS = 3  # for a vote
 LEAST_SHARE = 0.5  # below it, a recording has several languages or no speech
 #: A clip this certain of another language, and this long, keeps it: speakers do switch. Clips that
 #: are together this long, and such a share of the recording, keep it, too, and so do likely ones.
-SURE_PROBABILITY = SURE
 SURE_SECONDS = 5.0
 SURE_SHARE = 0.03
 LIKELY = 0.5
@@ -239,7 +238,7 @@ class Vote:
         """Whether a clip of `seconds` is transcribed again in the recording's language. `voter`:
         the row with the language that the clip voted for, if that is not the recogniser's."""
         language, probability = _heard_language(voter or row)
-        sure = probability >= SURE_PROBABILITY and seconds >= SURE_SECONDS
+        sure = probability >= SURE and seconds >= SURE_SECONDS
         sure = sure or (language in self.sure and probability >= LIKELY)
         if self.language is None or (language != self.language and sure):
             return False
@@ -271,7 +270,7 @@ def is_doubtful(row: TranscriptRow, spoken: Sequence[str]) -> bool:
     without certainty."""
     language, probability = _heard_language(row)
     foreign = bool(spoken) and language is not None and language not in spoken
-    return foreign and probability < SURE_PROBABILITY and bool((row["text"] or "").strip())
+    return foreign and probability < SURE and bool((row["text"] or "").strip())
 
 
 def vote_of(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:
@@ -283,7 +282,7 @@ def vote_of(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:
         detected, probability = _heard_language(row)
         if detected and (row["text"] or "").strip():
             weights[detected] = weights.get(detected, 0.0) + probability * seconds
-            if probability >= SURE_PROBABILITY:
+            if probability >= SURE:
                 certain[detected] = certain.get(detected, 0.0) + seconds
             voters, total = voters + 1, total + seconds
     if voters < LEAST_CLIPS or not total:

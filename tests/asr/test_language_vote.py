@@ -13,12 +13,12 @@ from uttermill.tasks import pipeline
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.scoring.speech_by_language import SURE
 from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import annotated, manifest, recipe, text_values
 from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.shard_store.utterance import (
-    SURE_PROBABILITY,
     SURE_SECONDS,
     UNHEARD,
     CutUtterance,
@@ -74,8 +74,8 @@ def test_half_and_half_is_no_majority() -> None:
 def test_strong_evidence_stands() -> None:
     vote = Vote({"cy": 0.1, "en": 0.9})
     assert vote.overrules(row("cy", 0.5), 20.0)
-    assert vote.overrules(row("cy", SURE_PROBABILITY), SURE_SECONDS - 0.1)
-    assert not vote.overrules(row("cy", SURE_PROBABILITY), SURE_SECONDS)
+    assert vote.overrules(row("cy", SURE), SURE_SECONDS - 0.1)
+    assert not vote.overrules(row("cy", SURE), SURE_SECONDS)
     assert not vote.overrules(row("en", 0.1), 1.0)
 
 

@@ -1,9 +1,8 @@
 """The columns of `utterances.parquet`: what each one's values come from, and which settings add it.
 
 `base.schema.rows` declares names, types, units and meanings: `UtteranceRow` the columns that every
-version has, `AddedRow` those that settings add. So a new column is a line there and an entry here:
-of OF_CUTS, OF_PCM or OF_TEXTS, or, if settings add it, of VALUES and of ADDED_BY. Measures and
-annotations come from plug-ins.
+version has, `AddedRow` those that settings add. So a new column is a line there and a key of a row
+here, and, if settings add it, an entry of ADDED_BY. Measures and annotations come from plug-ins.
 
 The metadata of an annotation's column are `annotation` (its kind), `rate` (of an array), and
 `published` if formats hold the column, too.
@@ -11,8 +10,7 @@ The metadata of an annotation's column are `annotation` (its kind), `rate` (of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,195 +132,109 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
 }
 
 
-def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
-    """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
-    columns by which clips are chosen."""
-    clips, job = _Clips(view, utterances), view.job
-    texts = {
-        text_values.SOURCE,
-        *text_values.DERIVED,
-        *text_values.text_columns(job.transcribe.verdicts),
-    }
-    stored = zip(utterances, clips.audio, clips.muted, strict=True)
-    given = tables.columns_of(OF_CUTS, [*map(_of_cut, utterances)])
-    given |= tables.columns_of(OF_PCM, [_of_pcm(view.shard, *one) for one in stored])
-    given |= tables.columns_of(OF_TEXTS, clips.texts)
-    aligned = REFERENCE_VALUES if job.transcribe.reference_words else {}
-    added = {**VALUES, **aligned, **_of_annotations(job)}
-    schema, arrays = row_schema(job), []
-    for field in schema:
-        name = field.name
-        if name in added or name in given:
-            column = added[name](clips) if name in added else given[name]
-        elif name in texts:
-            column = tables.column(clips.values, name)
-        elif name in HEARD:
-            column = tables.column(clips.heard, name)
-        else:
-            column = tables.column(clips.measures, name)
-        arrays.append(pa.array(column, field.type))
-    return pa.table(arrays, schema=schema)
-
-
-class _Clips:
-    """What columns are made from: an entry for each utterance, None or empty if it is pending."""
-
-    def __init__(self, view: ShardView, every: Sequence[FinalUtterance]) -> None:
-        self.view, self.job, self.every = view, view.job, every
-        self.packaged = [u if u.outcome.outcome == "packaged" else None for u in every]
-
-    @cached_property
-    def audio(self) -> list[AnyRow | None]:
-        return [u.heard.packed if u else None for u in self.packaged]
-
-    @cached_property
-    def values(self) -> list[AnyRow]:
-        """What rules on text ask."""
-        return [u.texts if u else {} for u in self.packaged]
-
-    @cached_property
-    def measures(self) -> list[Mapping[str, Any]]:
-        return [u.heard.measures if u else {} for u in self.packaged]
-
-    @cached_property
-    def heard(self) -> list[Mapping[str, Any]]:
-        """Transcripts."""
-        return [_heard(u) if u else {} for u in self.packaged]
-
-    @cached_property
-    def texts(self) -> list[hidden.Texts]:
-        hides = hidden.hides(self.job)
-        return [_published(self.job, u, hides) if u else hidden.NOTHING for u in self.packaged]
-
-    @cached_property
-    def aligned(self) -> list[AnyRow]:
-        return [_reference_words(self.job, u) if u else {} for u in self.packaged]
-
-    @cached_property
-    def muted(self) -> list[AnyRow]:
-        """Of clips with muted words, the columns that tell of them."""
-        if not hidden.mutes(self.job):
-            return [{}] * len(self.every)
-        shard = self.view.shard
-        return [_muted(self.job, shard, u) if u.muted else {} for u in self.every]
-
-
-_ColumnValues = Callable[[_Clips], Sequence[object]]
-
-
-def _of_packaged(value: Callable[[FinalUtterance], object]) -> _ColumnValues:
-    return lambda clips: [value(u) if u else None for u in clips.packaged]
-
-
-def _of_text(name: str) -> _ColumnValues:
-    return lambda clips: tables.column(clips.values, name)
-
-
-def _of_beside(name: str) -> _ColumnValues:
-    """A value of the enhanced clip, if both are packaged."""
-    return _of_packaged(lambda u: u.heard.beside and u.heard.beside.get(name))
-
-
-def _of_side(number: int, name: str) -> _ColumnValues:
-    return _of_packaged(lambda u: u.heard.sides[number].get(name) if u.heard.sides else None)
-
-
-def _of_muted(name: str) -> _ColumnValues:
-    return lambda clips: tables.column(clips.muted, name)
-
-
-#: What is known once an utterance is cut, so that pending ones have it, too (`_of_cut`).
-OF_CUTS = (
-    *("id", "source_id", "dataset", "split", "recording", "source_path", "channel"),
-    *("start", "end", "start_seconds", "speaker", "language"),
-)
-OF_PCM = ("num_samples", "sample_rate", "sha256", "work_shard", "blob", "blob_offset")
-OF_TEXTS = ("text", "normalised", "hypothesis", "word_times")  # of `hidden.Texts`
-
-
-def _of_cut(u: FinalUtterance) -> tuple[object, ...]:
-    cut, recording, row = u.cut, u.cut.recording, u.heard.transcript
-    return (
-        cut.id,
-        cut.source_id,
-        recording["dataset"],
-        "train",  # until splits are assigned
-        recording["recording"],
-        recording["source_path"],
-        channel_of(recording),
-        cut.start / cut.rate,
-        cut.end / cut.rate,
-        _container_time(u),
-        cut.speaker,
-        row and row["language"],  # a pending utterance may have a first transcript
-    )
-
-
-def _of_pcm(shard: str, u: FinalUtterance, pcm: AnyRow | None, muted: AnyRow) -> tuple[object, ...]:
-    """A pending utterance has its length and rate before resampling, and the recipe of its PCM."""
-    if pcm is None:
-        packaged = shard if u.outcome.outcome == "packaged" else None
-        return u.cut.end - u.cut.start, u.cut.rate, u.cut.audio, packaged, None, None
-    sha256 = muted.get("sha256", pcm["sha256"])
-    return pcm["num_samples"], pcm["rate"], sha256, shard, pcm["blob"], pcm["offset"]
-
-
-def _container_time(u: FinalUtterance) -> float | None:
-    late = u.cut.recording.get("start_seconds")
-    return None if late is None else round(u.cut.start / u.cut.rate + late, 6)
-
-
 #: Columns that are copied from a clip's transcript, unless a rule on text gives them.
 HEARD = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
     *("words", "word_errors", "chars", "char_errors", "detected_language", "detected_probability"),
     *("speech_seconds", "speech_after_text"),
 )
-#: The values of REFERENCE_WORDS, where they are asked for.
-REFERENCE_VALUES: Mapping[str, _ColumnValues] = {
-    "reference_words": lambda clips: tables.column(clips.aligned, "reference_words"),
-    "reference_confidence": lambda clips: tables.column(clips.aligned, "reference_confidence"),
-}
-#: What the values of columns come from that only some settings add, but for annotations.
-VALUES: dict[str, _ColumnValues] = {
-    "labels": lambda clips: [u.cut.labels for u in clips.every],
-    SECOND_TEXT: lambda clips: [u and _second_text(clips.job, u) for u in clips.packaged],
-    SECOND_LANGUAGE: lambda clips: [u.cut.second(SECOND_LANGUAGE) for u in clips.every],
-    "llm_text": _of_packaged(text_values.rewriting_outcome),
-    "audio_is": lambda clips: [
-        pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
-        for u, pcm in zip(clips.every, clips.audio, strict=True)
-    ],
-    "muted": _of_muted("muted"),
-    "sha256_enhanced": lambda clips: [
-        muted.get("sha256_enhanced", stored)
-        for stored, muted in zip(_of_beside("sha256")(clips), clips.muted, strict=True)
-    ],
-    "turns": lambda clips: [
-        clip_turns.labelled(
-            clips.view, u, texts.words, _heard(u)["language"], _most(clips.job, u) > 0
-        )
-        if u
-        else None
-        for u, texts in zip(clips.packaged, clips.texts, strict=True)
-    ],
-    "sha256_left": _of_side(0, "sha256"),
-    "sha256_right": _of_side(1, "sha256"),
-    "left_blob": _of_side(0, "blob"),
-    "left_offset": _of_side(0, "offset"),
-    "right_blob": _of_side(1, "blob"),
-    "right_offset": _of_side(1, "offset"),
-    "beside_blob": _of_beside("blob"),
-    "beside_offset": _of_beside("offset"),
-    "stored_sha256": _of_muted("stored_sha256"),
-    "beside_sha256": _of_muted("beside_sha256"),
-}
+#: The columns of the clips beside a packaged one: the enhanced one, and both channels.
+BESIDE = ("sha256_enhanced", "beside_blob", "beside_offset")
+LEFT = ("sha256_left", "left_blob", "left_offset")
+RIGHT = ("sha256_right", "right_blob", "right_offset")
 
 
-def _second_text(job: Job, u: FinalUtterance) -> str | None:
-    """The source's second text, in which as much is hidden as in the text."""
-    text, language = u.cut.second(SECOND_TEXT), u.cut.second(SECOND_LANGUAGE)
-    return hidden.shown(job, text, language, _most(job, u)) if text else None
+def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
+    """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
+    columns by which clips are chosen."""
+    schema, job = row_schema(view.job), view.job
+    by_verdicts = text_values.text_columns(job.transcribe.verdicts)
+    by_text = {text_values.SOURCE, *text_values.DERIVED, *by_verdicts}
+    hides, talks, declared = hidden.hides(job), turns_kept(job), annotated.of_job(job)
+    spoken, voices = _spoken(job), dict[str, dict[str, bytes]]()
+    rows = list[AnyRow]()
+    for u in utterances:
+        row = _of_cut(view.shard, u)
+        if u.outcome.outcome == "packaged":
+            heard: AnyRow = _heard(u)
+            copied = {**u.heard.measures, **{name: heard.get(name) for name in HEARD}}
+            row = copied | {name: u.texts.get(name) for name in by_text} | row
+            row |= _of_pcm(view, u) | _of_texts(view, u, hides, talks)
+            row |= _annotations(view, u, declared, spoken, voices)
+        rows.append(row)
+    columns = [pa.array(tables.column(rows, field.name), field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _of_cut(shard: str, u: FinalUtterance) -> AnyRow:
+    """What is known once an utterance is cut, so that pending ones have it, too: with their length
+    and rate before resampling, and the recipe of their PCM."""
+    cut, recording, row = u.cut, u.cut.recording, u.heard.transcript
+    late = recording.get("start_seconds")
+    return {
+        "id": cut.id,
+        "source_id": cut.source_id,
+        "dataset": recording["dataset"],
+        "split": "train",  # until splits are assigned
+        "recording": recording["recording"],
+        "source_path": recording["source_path"],
+        "channel": channel_of(recording),
+        "start": cut.start / cut.rate,
+        "end": cut.end / cut.rate,
+        "start_seconds": None if late is None else round(cut.start / cut.rate + late, 6),
+        "speaker": cut.speaker,
+        "language": row and row["language"],  # a pending utterance may have a first transcript
+        "num_samples": cut.end - cut.start,
+        "sample_rate": cut.rate,
+        "sha256": cut.audio,
+        "work_shard": shard if u.outcome.outcome == "packaged" else None,
+        "labels": cut.labels,
+        SECOND_LANGUAGE: cut.second(SECOND_LANGUAGE),
+    }
+
+
+def _of_pcm(view: ShardView, u: FinalUtterance) -> AnyRow:
+    """Where the PCM of a packaged clip and of those beside it is, and what it holds."""
+    row: AnyRow = {}
+    if (pcm := u.heard.packed) is not None:
+        is_enhanced = pcm["audio"] == u.cut.enhanced
+        row |= {"num_samples": pcm["num_samples"], "sample_rate": pcm["rate"]}
+        row |= {"sha256": pcm["sha256"], "blob": pcm["blob"], "blob_offset": pcm["offset"]}
+        row["audio_is"] = "enhanced" if is_enhanced else "original"
+    left, right = u.heard.sides or (None, None)
+    for clip, names in ((u.heard.beside, BESIDE), (left, LEFT), (right, RIGHT)):
+        if clip:
+            row |= zip(names, map(clip.get, ("sha256", "blob", "offset")), strict=True)
+    if not u.muted:
+        return row
+    # `sha256` is the hash of the published PCM; MUTED_COLUMNS have those of the stored PCM.
+    names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
+    for clip, (name, stored) in zip((pcm, u.heard.beside), names, strict=True):
+        if clip is not None:
+            silenced = hidden.silenced(blobs.read(view.job.out, view.shard, clip), u.muted)
+            row |= {name: blobs.sha256(silenced), stored: clip["sha256"]}
+    return row | {"muted": u.muted}
+
+
+def _of_texts(view: ShardView, u: FinalUtterance, hides: bool, talks: bool) -> AnyRow:
+    """Its texts; `hides`: whether the job masks any; `talks`: whether clips hold several turns."""
+    job, language = view.job, _heard(u)["language"]
+    aligned = _reference_words(job, u) if job.transcribe.reference_words else {}
+    clip = _published(job, u, hides)
+    row: AnyRow = {
+        "text": clip.text,
+        "normalised": clip.normalised,
+        "hypothesis": clip.hypothesis,
+        "word_times": clip.words,
+        "llm_text": text_values.rewriting_outcome(u),
+        **aligned,
+    }
+    if second_text := u.cut.second(SECOND_TEXT):
+        most, spoken = _most(job, u), u.cut.second(SECOND_LANGUAGE)  # as much is hidden
+        row[SECOND_TEXT] = hidden.shown(job, second_text, spoken, most)
+    if talks:
+        row["turns"] = clip_turns.labelled(view, u, clip.words, language, _most(job, u) > 0)
+    return row
 
 
 def _most(job: Job, u: FinalUtterance) -> int:
@@ -376,18 +288,6 @@ def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
         ),
         "reference_confidence": sum(probabilities) / len(probabilities) if probabilities else None,
     }
-
-
-def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
-    """The columns of a clip with muted words: `sha256` is the hash of the published PCM, and
-    MUTED_COLUMNS have those of the stored PCM."""
-    columns: AnyRow = {"muted": u.muted}
-    names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
-    for clip, (name, stored) in zip((u.heard.packed, u.heard.beside), names, strict=True):
-        if clip is not None:
-            pcm = hidden.silenced(blobs.read(job.out, shard, clip), u.muted)
-            columns = {**columns, name: blobs.sha256(pcm), stored: clip["sha256"]}
-    return columns
 
 
 def check(job: Job) -> None:
@@ -461,51 +361,45 @@ def _spoken(job: Job) -> list[str]:
     return [name for name in SPOKEN if name in job.package.publish and name not in kept]
 
 
-def _of_annotations(job: Job) -> dict[str, _ColumnValues]:
-    """What annotations' values come from, except filters' labels, which are stored as measures."""
-    values: dict[str, _ColumnValues] = {}
-    for one in annotated.of_job(job):
-        if one.kind.large and one.name in job.package.publish:
-            values[one.name] = _of_packaged(partial(annotated.value_of, one))
+def _annotations(
+    view: ShardView,
+    u: FinalUtterance,
+    declared: Iterable[annotated.Declared],
+    spoken: Sequence[str],
+    voices: dict[str, dict[str, bytes]],
+) -> AnyRow:
+    """The values of a clip's annotations, except filters' labels, which are stored as measures.
+    `spoken`: those by a diarizer's turns; `voices`: of recordings, as far as they were asked
+    for."""
+    values: AnyRow = {}
+    for one in declared:
+        if one.kind.large and one.name in view.job.package.publish:
+            values[one.name] = annotated.value_of(one, u)
         elif one.shelf == "text" and not one.kind.large:
-            values[one.name] = _of_text(one.name)
-    by_turns: dict[str, _ColumnValues] = {"turns": _turns, "speaker_embedding": _embeddings}
-    return values | {name: by_turns[name] for name in _spoken(job)}
+            values[one.name] = u.texts.get(one.name)
+    if "turns" in spoken:
+        values["turns"] = _turns(view, u.cut)
+    if "speaker_embedding" in spoken and u.cut.voice:
+        recording = u.cut.recording
+        if recording["recording"] not in voices:
+            turned = view.turned(recording)[1] or ()
+            voices[recording["recording"]] = {
+                turns.name_of((), row["number"] - 1, recording["path"]): row["vector"]
+                for row in identities.voices_of_turns(recording, turned, u.cut.rate)
+            }
+        if vector := voices[recording["recording"]].get(u.cut.voice):
+            values["speaker_embedding"] = np.frombuffer(vector, "<f2").astype(np.float32)
+    return values
 
 
-def _turns(clips: _Clips) -> list[object]:
-    """Turns within each clip, in s from its start; None if the recording has none."""
-
-    def within(cut: CutUtterance) -> list[dict[str, object]] | None:
-        spoken = clips.view.turned(cut.recording)[1]
-        if spoken is None:
-            return None
-        path, rate = cut.recording["path"], cut.rate
-        events = (
-            Event(turn.start / rate, turn.end / rate, turns.name_of([turn], turn.speaker, path))
-            for turn in turns.within(spoken, cut.start, cut.end)
-        )
-        return [event._asdict() for event in events]
-
-    return [within(u.cut) if u else None for u in clips.packaged]
-
-
-def _embeddings(clips: _Clips) -> list[np.ndarray | None]:
-    """Embedding of each clip's speaker, float32 [SIZE], of length 1; None without one."""
-    voices_of: dict[str, dict[str, bytes]] = {}  # by recording, then by name
-    embeddings: list[np.ndarray | None] = []
-    for u in clips.packaged:
-        vector = None
-        if u and u.cut.voice:
-            recording = u.cut.recording
-            if recording["recording"] not in voices_of:
-                spoken = clips.view.turned(recording)[1] or ()
-                voices_of[recording["recording"]] = {
-                    turns.name_of((), row["number"] - 1, recording["path"]): row["vector"]
-                    for row in identities.voices_of_turns(recording, spoken, u.cut.rate)
-                }
-            vector = voices_of[recording["recording"]].get(u.cut.voice)
-        embeddings.append(
-            None if vector is None else np.frombuffer(vector, "<f2").astype(np.float32)
-        )
-    return embeddings
+def _turns(view: ShardView, cut: CutUtterance) -> list[dict[str, object]] | None:
+    """Turns within a clip, in s from its start; None if the recording has none."""
+    spoken = view.turned(cut.recording)[1]
+    if spoken is None:
+        return None
+    path, rate = cut.recording["path"], cut.rate
+    return [
+        Event(turn.start / rate, turn.end / rate, name)._asdict()
+        for turn in turns.within(spoken, cut.start, cut.end)
+        for name in [turns.name_of([turn], turn.speaker, path)]
+    ]

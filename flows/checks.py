@@ -42,7 +42,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
     from ..tasks.plugins.served import chat
     from ..tasks.publish import published_columns
-    from ..tasks.publish.choosing import selection
+    from ..tasks.publish.choosing import next_version
     from ..tasks.runs import source_checks
     from ..tasks.shard_store import annotated, enhanced, recipe
 
@@ -66,7 +66,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     published_columns.check(job)
     containment.check(job.out)
     source_checks.check(job)
-    selection.check(job)
+    next_version.check(job)
     _check_formats(job)
     _check_turns(job)
     recipe.weights(job.transcribe.recognisers)

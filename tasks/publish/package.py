@@ -93,7 +93,7 @@ def gather(
         totals = facts.every.totals
         safeguards.check(job, facts, len(chosen.clips.row), newest, chosen.parted)
         described = versions.described(newest) if newest else None
-        before = published_before(job, chosen, newest) if newest else None
+        before = published_before(chosen) if newest else None
         shards = laid_out(job, chosen, before, described)
         previous = None
         if newest and described:
@@ -155,9 +155,9 @@ def _balance(readers: int, loads: dict[str, list[float]]) -> Balance:
     }
 
 
-def published_before(job: Job, chosen: Choice, newest: Path) -> layout.Before:
+def published_before(chosen: Choice) -> layout.Before:
     """The newest version's output shards, and the places of its clips in the next one."""
-    then, now = layout.load_published(newest, job.package.seed), chosen.clips
+    then, now = chosen.published(), chosen.clips
     places = sorted_keys.places_of(then.high, then.low, now.high, now.low)
     return layout.Before(then.shards, places)
 

@@ -23,7 +23,7 @@ from ..settings.job import Job
 from ..settings.package import REST as REST_SPLIT
 from ..shard_store import clip_choice, manifest
 from ..storage import versions
-from .choosing.selection import Parted
+from .choosing.next_version import Parted
 from .output_shards.ledger import Counted, LedgerFacts
 
 FEW = 2  # fewer failed new recordings never refuse a version

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.tasks.base.errors import ConfigError, NothingLeft
 from uttermill.tasks.insight.estimating import planning, what_if
-from uttermill.tasks.publish.choosing import selection
+from uttermill.tasks.publish.choosing import next_version
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import clip_choice
 
@@ -147,7 +147,7 @@ def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFi
 
 def test_what_is_not_there(base: Path) -> None:
     with pytest.raises(ConfigError, match="there is no dataset 'three'; there are: one, two"):
-        selection.check(asked(base, only={"dataset": ["three"]}))
+        next_version.check(asked(base, only={"dataset": ["three"]}))
     nobody = asked(base, only={"speaker": ["nobody"]})
     with pytest.raises(NothingLeft, match="choose none of the clips") as it:
         corpus.run(nobody)
@@ -223,6 +223,6 @@ def test_a_list_that_states_labels_later_computes_nothing(tmp_path: Path) -> Non
 def test_a_label_that_no_source_keeps_is_refused(tmp_path: Path) -> None:
     choice = {"only": {"labels": {"mood": ["happy"]}}}
     with pytest.raises(ConfigError, match="keeps a label 'mood'; there are: emotion, accent"):
-        selection.check(labelled(tmp_path, ["emotion", "accent"], package=choice))
+        next_version.check(labelled(tmp_path, ["emotion", "accent"], package=choice))
     with pytest.raises(ConfigError, match=r"set `labels: \[mood\]` on the source"):
-        selection.check(labelled(tmp_path, package=choice))
+        next_version.check(labelled(tmp_path, package=choice))

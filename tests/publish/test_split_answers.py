@@ -86,7 +86,8 @@ def assigned(table: pa.Table, settings: PackageSettings, before: pa.Table) -> tu
     with split_input.Candidates(settings) as clips:
         for at in range(0, len(table), 97):
             some = table.slice(at, 97)
-            clips.add(some, np.zeros(len(some), bool))
+            numbers = np.arange(at, at + len(some), dtype=np.int32)
+            clips.add(some, numbers, np.zeros(len(some), bool))
         clips.finish()
 
         def parts(columns: list[str]) -> list[pa.Table]:

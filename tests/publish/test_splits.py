@@ -22,7 +22,7 @@ from uttermill.tasks.base.json_types import JsonObject
 from uttermill.tasks.base.schema import SPLITS
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish import foreseen, leaks
-from uttermill.tasks.publish.choosing import components, selection, split_input, splits
+from uttermill.tasks.publish.choosing import components, next_version, split_input, splits
 from uttermill.tasks.publish.choosing.components import SplitTable
 from uttermill.tasks.publish.corpus import rejections
 from uttermill.tasks.publish.upkeep.verify import split_faults, verify
@@ -80,7 +80,9 @@ def sides(
     rows, settings = table(clips, texts), asked(**package)
     with split_input.Candidates(settings) as held:
         for at in range(0, len(rows), 3):
-            held.add(rows.slice(at, 3), np.zeros(len(rows.slice(at, 3)), bool))
+            some = rows.slice(at, 3)
+            numbers = np.arange(at, at + len(some), dtype=np.int32)
+            held.add(some, numbers, np.zeros(len(some), bool))
         held.finish()
         found = splits.assign(settings, held, held.order, parts_of(before))
         whole = pa.concat_tables(found.table()).combine_chunks()
@@ -538,9 +540,9 @@ def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"splits": {"dev": 0.3}, "weights": {"c": 0.5}})
     rows = table(singles(200)).take(np.random.default_rng(0).permutation(200))
     with split_input.Candidates(job.package) as clips:
-        clips.add(rows, np.zeros(200, bool))
+        clips.add(rows, np.arange(200, dtype=np.int32), np.zeros(200, bool))
         clips.finish()
-        shared = selection.select(job, clips, None)
+        shared = next_version.select(job, clips, None)
     assert len(shared.rows) + len(shared.rejected) == 200
     assert set(shared.rejected["reason"].to_pylist()) == {"weight"}
     assert set(shared.names) == {"train", "dev"}
@@ -600,7 +602,7 @@ def test_the_channels_of_a_file_stay_together() -> None:
     channels = pa.array([c for _ in range(20) for c in (0, 1)], pa.int32())
     rows = table(clips).set_column(3, "channel", channels)
     with split_input.Candidates(asked(splits={"dev": 0.5})) as held:
-        held.add(rows, np.zeros(len(rows), bool))
+        held.add(rows, np.arange(40, dtype=np.int32), np.zeros(40, bool))
         held.finish()
         found = splits.assign(asked(splits={"dev": 0.5}), held, held.order, parts_of(NOTHING))
         ids = rows["id"].take(held.order).to_pylist()

@@ -16,7 +16,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from tests.helpers import corpus
 from tests.plugins import voiced
 from uttermill.tasks.base.schema import SPEAKERS
-from uttermill.tasks.publish.choosing import components, selection
+from uttermill.tasks.publish.choosing import components, next_version
 from uttermill.tasks.publish.choosing.components import speakers_in
 from uttermill.tasks.publish.corpus import identities
 from uttermill.tasks.publish.corpus.identities import VOICES
@@ -250,7 +250,7 @@ def over(rows: pa.Table, most: float, there: NDArray[np.bool_] | None = None) ->
     turns = sorted_keys.draws("0:speaker_hours", rows["id"].to_pylist())
     length = components.microseconds(rows)
     known = none if there is None else there
-    out, hours = selection.over_hours(speaker.to_numpy(), turns, length, known, most)
+    out, hours = next_version.over_hours(speaker.to_numpy(), turns, length, known, most)
     assert (hours[out] > most).all()
     return set(rows["id"].filter(pa.array(out)).to_pylist())
 

@@ -63,7 +63,7 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     of_formats = format_shards.compared(job, published_columns.row_schema(job), previous)
     linked = recipe.across_recordings(job) is not None
     describing = [name for name in DESCRIBED if not (linked and name == "speaker")]
-    before = package.published_before(job, version.choice, newest)
+    before = package.published_before(version.choice)
     former = np.full(len(waits), -1)  # the row of each clip in the newest version
     former[before.now[before.now >= 0]] = np.flatnonzero(before.now >= 0)
     shards = package.laid_out(job, version.choice, before, described_then) if len(waits) else ()

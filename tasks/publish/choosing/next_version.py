@@ -1,4 +1,5 @@
-"""Chooses the clips of the next version: corpus-wide rejections, then hours per speaker and splits.
+"""Chooses the clips of the next version: corpus-wide rejections; the choice by speaker, dataset,
+language and label; weights of datasets; hours per speaker; splits.
 
 Runs in one process with about 40 bytes a clip in memory; the rows stay on disk. A row's number
 counts the rows of all shard batches, batch by batch.
@@ -6,8 +7,9 @@ counts the rows of all shard batches, batch by batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,18 +23,39 @@ from ...base.arrays import Bools, Float64s, Int16s, Int32s, Int64s, UInt64s
 from ...base.errors import RunError
 from ...base.json_types import HeldOutSet, JsonObject
 from ...base.logs import log
+from ...recording import forgotten
+from ...settings import package
 from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice, source_languages
-from ...storage import tables, versions
+from ...storage import sorted_keys, tables, versions
 from .. import corpus, speakers
-from ..corpus import rejections
+from ..corpus import held_out, rejections
 from ..corpus.rejections import OfCorpus
 from ..outcomes.shard_batches import LIMITS, ShardBatch
+from ..output_shards import layout
+from ..output_shards.layout import PublishedClips
 from ..speakers import Speakers
-from . import selection, split_input, splits
-from .selection import Parted
-from .split_input import ListDescriptions
+from . import split_input, splits
+from .components import HOUR, KINDS, RECORDING, SPEAKER, Nodes, Sides, SplitTable
+from .split_input import Candidates, ListDescriptions
+
+
+class Parted(NamedTuple):
+    clips: dict[str, int]  # clips of each split
+    lost: int  # published clips that are dropped, because they would join two splits
+    lost_seconds: float
+    joining: bool  # some of these for their speaker, recording or samples, and not for their text
+
+
+class Selection(NamedTuple):
+    rows: Int32s  # numbers of the clips to package, in the order of ids
+    split: Sides  # of each clip in `rows`, index into `names`
+    names: list[str]
+    rejected: pa.Table  # REJECTED: the other clips
+    splits: Callable[[], Iterator[pa.Table]] | None  # makes tables of `splits.parquet`
+    lists: ListDescriptions
+    parted: Parted | None  # None: no splits
 
 
 class CorpusClips(NamedTuple):
@@ -59,6 +82,7 @@ class Choice:
     split_lists: ListDescriptions  # for dataset.json
     test_sets: list[HeldOutSet]  # of package.exclude, for dataset.json
     parted: Parted | None  # what splits do to the newest version's clips; None: no splits
+    published: Callable[[], PublishedClips]  # reads those of the newest version once
 
     def named(self, rows: pa.Table, split: NDArray[Any], speaker: Int32s) -> pa.Table:
         """The rows of clips with their splits and the names of speakers across recordings, as far
@@ -71,9 +95,23 @@ class Choice:
         return rows
 
 
+def check(job: Job) -> None:
+    """Raises ConfigError for wrong settings, before anything is computed."""
+    clip_choice.check(job)
+    package.read_list(job.package)
+    held_out.check(job)
+
+
+def selects(job: Job) -> bool:
+    """Whether the settings select among the clips that passed all rules."""
+    package = job.package
+    chosen = clip_choice.restricts(package) or bool(package.splits or package.weights)
+    return chosen or package.max_hours_per_speaker is not None
+
+
 def rejects(job: Job) -> bool:
     """Whether the settings may reject clips that pass the limits."""
-    return corpus.takes_part(job) or selection.selects(job)
+    return corpus.takes_part(job) or selects(job)
 
 
 def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
@@ -85,69 +123,69 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
         return (batch.table("voices.arrow") for batch in batches)
 
     linked = speakers.link(job, voices, newest, scratch)
-    published = selection.PublishedIds(job, newest)
+    published = cache(partial(layout.load_published, newest, job.package.seed))
     rejected, frozen, test_sets = _corpus_wide(job, batches, newest, published)
     if (spoken := source_languages.of_job(job)) or source_languages.FROZEN in frozen:
         frozen = {**frozen, source_languages.FROZEN: dict(spoken)}
     split = np.zeros(first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
-    names, lists, parted = [REST], ListDescriptions(), None
-    if selection.selects(job):
-        is_open = split >= 0
+    selected = Selection(np.zeros(0, np.int32), split, [REST], rejected, None, {}, None)
+    if selects(job):
         with split_input.Candidates(job.package, job.scratch) as passed:
             # What `package.only` and `without` ask of all clips, also of those left out already.
             for batch in batches if clip_choice.restricts(job.package) else ():
                 passed.chosen_by.add(batch.table(LIMITS, (*clip_choice.COLUMNS, "labels")))
-            _add_open(job, passed, batches, is_open, linked, published)
+            _add_open(job, passed, batches, split >= 0, linked, published)
             for sentence in passed.chosen_by.unmatched():
                 log.warning("%s", sentence)
-            selected = selection.select(job, passed, newest)
+            selected = select(job, passed, newest)
             if selected.splits is not None:
                 with storage.store_of(scratch).writing(scratch) as home:
                     tables.write_arrow(home / splits.FILE, selected.splits())
-        names, lists, parted = selected.names, selected.lists, selected.parted
-        open_rows = np.flatnonzero(is_open)
-        split[open_rows] = -1
-        split[open_rows[selected.rows]] = selected.split
-        places = pa.array(open_rows[selected.rejected["at"].to_numpy()])
-        rejected = pa.concat_tables([rejected, selected.rejected.set_column(0, "at", places)])
-        del is_open, open_rows, passed, selected, places
+        split[:] = -1
+        split[selected.rows] = selected.split
+        rejected = pa.concat_tables([rejected, selected.rejected])
+        del passed
     else:
-        selection.warn_of_lost_splits(newest)
+        _warn_of_lost_splits(newest)
     outcomes = _by_batch(batches, rejected)
     del rejected
     clips = _clips(batches, split, linked)
     clips = clips.take(clips.split >= 0)
-    return Choice(clips, names, outcomes, linked, frozen, lists, test_sets, parted)
+    told = frozen, selected.lists, test_sets, selected.parted
+    return Choice(clips, selected.names, outcomes, linked, *told, published)
 
 
 def _add_open(
     job: Job,
-    clips: split_input.Candidates,
+    clips: Candidates,
     batches: Sequence[ShardBatch],
     is_open: Bools,
     linked: Speakers | None,
-    published_ids: selection.PublishedIds,
+    published: Callable[[], PublishedClips],
 ) -> None:
     """Add to `clips` the rows where `is_open` (bool [rows]), with the names of their speakers."""
     asked = bool(job.package.splits) or job.package.max_hours_per_speaker is not None
-    begin = 0
-    for batch in batches:
-        some = is_open[begin : begin + batch.count]
-        begin += len(some)
-        if not some.any():
+    begins = first_rows(batches)
+    for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
+        numbers = begin + np.flatnonzero(is_open[begin:end])
+        if not len(numbers):
             continue
-        rows = batch.table("rows.arrow", (*split_input.COLUMNS, "blob")).filter(pa.array(some))
+        rows = batch.table("rows.arrow", (*split_input.COLUMNS, "blob"))
+        rows = rows.filter(pa.array(is_open[begin:end]))
         rows = rows.append_column("pending", pc.is_null(rows["blob"]))  # only in forecasts
         if linked is not None:
             rows = linked.called(rows)
-        published = published_ids.holding(rows["id"]) if asked else np.zeros(len(rows), bool)
-        clips.add(rows, published, linked)
+        known = published().holding(rows["id"]) if asked else np.zeros(len(rows), bool)
+        clips.add(rows, numbers.astype(np.int32), known, linked)
     clips.finish()
 
 
 def _corpus_wide(
-    job: Job, batches: Sequence[ShardBatch], newest: Path | None, published: selection.PublishedIds
+    job: Job,
+    batches: Sequence[ShardBatch],
+    newest: Path | None,
+    published: Callable[[], PublishedClips],
 ) -> OfCorpus:
     """Rejections over the whole corpus; `at` is the clip's place among all rows."""
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
@@ -157,20 +195,17 @@ def _corpus_wide(
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
-    rejected, frozen, test_sets = rejections.of_corpus(job, parts, published.holding, frozen)
-    heard = rejected["at"].to_numpy()
-    order, position = np.argsort(heard, kind="stable"), heard.copy()
-    rows, begin = first_rows(batches), 0
-    for number, ids in enumerate(parts(["id"]) if len(order) else ()):
-        low, high = np.searchsorted(heard, [begin, begin + len(ids)], sorter=order)
-        some = order[low:high]
-        if len(some):
-            passed = batches[number].table("rows.arrow", ("id",))["id"]
-            place = pc.index_in(ids["id"].take(heard[some] - begin), passed).fill_null(-1)
-            position[some] = np.where(pc.less(place, 0), -1, rows[number] + place.to_numpy())
-        begin += len(ids)
-    rejected = rejected.set_column(0, "at", pa.array(position))
-    return OfCorpus(rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen, test_sets)
+    def known(ids: pa.ChunkedArray) -> Bools:
+        return published().holding(ids)
+
+    rejected, frozen, test_sets = rejections.of_corpus(job, parts, known, frozen)
+    if len(rejected):
+        begins = zip(batches, first_rows(batches), strict=False)
+        places = [batch.rows_of_heard(begin) for batch, begin in begins]
+        position = np.concatenate(places)[rejected["at"].to_numpy()]
+        rejected = rejected.set_column(0, "at", pa.array(position))
+        rejected = rejected.filter(pc.greater_equal(rejected["at"], 0))
+    return OfCorpus(rejected, frozen, test_sets)
 
 
 def _by_batch(batches: Sequence[ShardBatch], rejected: pa.Table) -> list[pa.Table | None]:
@@ -240,3 +275,94 @@ def rows_of(batches: Sequence[ShardBatch], numbers: Int32s, columns: Sequence[st
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return tables.take(pa.concat_tables(pieces), back)
+
+
+def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
+    """Select among `clips`, which must still be open (its database is read)."""
+    package, rows, rejected = job.package, clips.order, [clips.rejected]
+
+    def drop(where: NDArray[Any], reason: str, **why: Any) -> None:
+        rejected.append(rejections.rejected(clips.number[rows[where]], reason, **why))
+
+    if (most := package.max_hours_per_speaker) is not None:
+        speaker = Nodes(clips.names, [SPEAKER], rows).of_row[0]
+        told = clips.turn[rows], clips.length[rows], clips.published[rows]
+        out, hours = over_hours(speaker, *told, most)
+        limit = np.full(int(out.sum()), most)
+        drop(out, "speaker_hours", values=hours[out], thresholds=limit)
+        rows = rows[~out]
+    if not package.splits:
+        _warn_of_lost_splits(newest)
+        split = np.zeros(len(rows), np.int16)
+        return Selection(
+            clips.number[rows], split, [REST], pa.concat_tables(rejected), None, {}, None
+        )
+    before = _without_forgotten(job, splits.published(None if package.resplit else newest))
+    assigned = splits.assign(package, clips, rows, before)
+    for note in assigned.notes:
+        log.warning("%s", note)
+    drop(assigned.joining, "split_conflict", details=assigned.joins)
+    drop(assigned.repeating, "text_in_two_splits", details=assigned.repeats)
+    kept = assigned.split >= 0
+    dropped = rows[~kept]
+    lost = dropped[clips.published[dropped]]
+    count = np.bincount(assigned.split[kept], minlength=len(assigned.names)).tolist()
+    parted = Parted(
+        dict(zip(assigned.names, count, strict=True)),
+        len(lost),
+        float(clips.length[lost].sum()) / 1e6,
+        bool(clips.published[rows[assigned.joining]].any()),
+    )
+    chosen = clips.number[rows[kept]], assigned.split[kept], assigned.names
+    of_splits = assigned.table, assigned.lists, parted
+    return Selection(*chosen, pa.concat_tables(rejected), *of_splits)
+
+
+def _without_forgotten(job: Job, before: SplitTable) -> SplitTable:
+    """The table of splits without the names of what was removed on request."""
+    gone = forgotten.read(job.out)
+    if not gone:
+        return before
+
+    def stays(kind: str, name: str) -> bool:
+        if kind == KINDS[RECORDING]:
+            return not gone.names(name)
+        return kind != SPEAKER or not gone.speaks(*name.split("/", 1))
+
+    def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
+        for table in before([*dict.fromkeys((*columns, "kind", "name"))]):
+            pairs = zip(table["kind"].to_pylist(), table["name"].to_pylist(), strict=True)
+            kept = pa.array([stays(kind, name) for kind, name in pairs], pa.bool_())
+            yield table.filter(kept).select(columns)
+
+    return parts
+
+
+def _warn_of_lost_splits(newest: Path | None) -> None:
+    """Warn that all clips become train, if the newest version has splits."""
+    if newest is None or not storage.exists(newest / splits.FILE):
+        return
+    others = sorted(versions.described(newest)["splits"].keys() - {REST})
+    if others:
+        log.warning(
+            "package.splits is not set: what %s has as %s becomes %s",
+            newest.name,
+            " and ".join(others),
+            REST,
+        )
+
+
+def over_hours(
+    speaker: Int32s, turn: UInt64s, length: Int64s, published: Bools, most: float
+) -> tuple[Bools, Float64s]:
+    """Which clips exceed `most` hours of their speaker, and the speaker's hours up to the end of
+    each clip: published clips come first, then the others, in the order of their draws (`turn`),
+    so that a higher cap only adds clips. `speaker`: number of each clip's speaker, -1: none, not
+    capped; `length`: µs."""
+    order = np.lexsort((turn, ~published, speaker))
+    summed = np.cumsum(length[order])
+    first = sorted_keys.first_of_runs(speaker[order])
+    before = np.maximum.accumulate(np.where(first, summed - length[order], 0))
+    hours = np.empty(len(order))
+    hours[order] = (summed - before) / HOUR
+    return (speaker >= 0) & (hours > most), hours

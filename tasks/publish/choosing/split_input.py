@@ -72,7 +72,7 @@ class MatchedList:
 class Candidates(ExitStack):
     """Clips that pass choice and weights: added in batches, read after `finish`."""
 
-    number: Int32s  # of each clip, among all that were added
+    number: Int32s  # of each clip, as it was added with
     length: Int64s  # µs
     order: Int32s  # the clips sorted by id
     turn: UInt64s  # draw that orders the clips of a speaker for `max_hours_per_speaker`
@@ -95,16 +95,15 @@ class Candidates(ExitStack):
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
         self._rejected = [rejections.REJECTED.empty_table()]
-        self._added = 0
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def add(self, rows: pa.Table, published: Bools, linked: Speakers | None = None) -> None:
-        """Add the next clips (COLUMNS); `published`: which are in the newest version; `linked`: the
-        speakers across recordings, for the people in `turns`."""
-        numbers = np.arange(self._added, self._added + len(rows), dtype=np.int32)
-        self._added += len(rows)
+    def add(
+        self, rows: pa.Table, numbers: Int32s, published: Bools, linked: Speakers | None = None
+    ) -> None:
+        """Add the next clips (COLUMNS) with their numbers; `published`: which are in the newest
+        version; `linked`: the speakers across recordings, for the people in `turns`."""
         if clip_choice.restricts(self._settings):
             self.chosen_by.add(rows)
             good = clip_choice.chosen(self._settings, rows)

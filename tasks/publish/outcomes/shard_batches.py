@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
@@ -33,6 +34,7 @@ from pydantic import BaseModel
 from ... import storage
 from ...accounting import ledger
 from ...accounting.ledger import PENDING
+from ...base.arrays import Int64s
 from ...base.errors import CorruptManifest
 from ...base.schema import LedgerRow
 from ...recording import names as recording_names
@@ -185,8 +187,14 @@ class ShardBatch:
                 kept = pc.equal(decided["outcome"], "packaged")
                 table = tables.replaced(table, "kept", kept)
             # Whether a text is stored of what a filter drops now depends on former limits.
-            return table.drop_columns([AT]).filter(pc.invert(unheard(decided)))
+            return table.filter(pc.invert(unheard(decided)))
         return table.filter(pc.is_in(decided["outcome"], WAITING))
+
+    def rows_of_heard(self, first: int) -> Int64s:
+        """The row in `rows` of each row of `heard`, counted from `first`; -1: it has none."""
+        waits = pc.is_in(self.outcomes(("outcome",))["outcome"], WAITING).to_numpy()
+        rows = np.where(waits, first + np.cumsum(waits) - 1, -1)
+        return rows[self.table("heard.arrow", ())[AT].to_numpy()]
 
     def outcomes(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The outcomes (`limits.OUTCOME_COLUMNS`) of all utterances of a decided batch."""

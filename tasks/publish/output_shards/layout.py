@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import heapify, heapreplace
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...accounting import summary
-from ...base.arrays import Float64s, Int64s, UInt64s
+from ...base.arrays import Bools, Float64s, Int64s, UInt64s
 from ...base.schema import UTTERANCES_FILE
 from ...settings import PackageSettings
 from ...storage import sorted_keys, tables
@@ -91,24 +92,36 @@ def published_shards(portions: Iterable[pa.Table]) -> list[PublishedShard]:
     return published
 
 
-class PublishedClips(NamedTuple):
+@dataclass(frozen=True)
+class PublishedClips:
+    seed: int  # of the ids' hashes
     high: UInt64s  # first half of the hash of the id
     low: UInt64s  # second half
     shards: list[PublishedShard]
 
+    @cached_property
+    def _sorted(self) -> tuple[UInt64s, UInt64s]:
+        order = np.argsort(self.high)
+        return self.high[order], self.low[order]
 
-def load_published(newest: Path, seed: int) -> PublishedClips:
-    """The newest version's clips and output shards. Raises RunError if its table is lost or
-    damaged. `seed`: of the ids' hashes."""
+    def holding(self, ids: pa.ChunkedArray) -> Bools:
+        """Which of these ids are among them; bool [ids]."""
+        keys = sorted_keys.hashes(ids.to_pylist(), f"{self.seed}:")
+        return sorted_keys.places_of(keys[:, 0], keys[:, 1], *self._sorted) >= 0
+
+
+def load_published(newest: Path | None, seed: int) -> PublishedClips:
+    """The newest version's clips and output shards, none without one. Raises RunError if its table
+    is lost or damaged."""
     keys, places = [np.empty((0, 2), np.uint64)], list[pa.Table]()
-    for table in tables.row_groups(
-        newest / UTTERANCES_FILE, ["id", "shard", "split", "generation"], opened=Proved(newest)
-    ):
-        keys.append(sorted_keys.hashes(table["id"].to_pylist(), f"{seed}:"))
-        places.append(table.select(["shard", "split", "generation"]))
-    every = np.concatenate(keys)
-    high, low = (np.ascontiguousarray(half) for half in every.T)
-    return PublishedClips(high, low, published_shards(places))
+    names = ["shard", "split", "generation"]
+    if newest is not None:
+        table = newest / UTTERANCES_FILE
+        for part in tables.row_groups(table, ["id", *names], opened=Proved(newest)):
+            keys.append(sorted_keys.hashes(part["id"].to_pylist(), f"{seed}:"))
+            places.append(part.select(names))
+    high, low = (np.ascontiguousarray(half) for half in np.concatenate(keys).T)
+    return PublishedClips(seed, high, low, published_shards(places))
 
 
 def clips_of(table: pa.Table, settings: PackageSettings) -> LayoutClips:

@@ -58,7 +58,7 @@ def status(out: Path) -> JsonObject:
 def ledger(out: Path) -> JsonObject:
     """The newest version's ledger; that of the work so far if the newest run published nothing."""
     with versions.reading(newest := _published(out)):
-        parts = _unpublished(out).ledger() if newest is None else _parts(newest)
+        parts = _unpublished(out) if newest is None else _parts(newest)
         totals = summary.added(map(summary.totals, parts))
     reasons = set(totals.sums["reason"].to_pylist())
     published = versions.described(newest).get("meanings", {}) if newest else {}
@@ -108,20 +108,15 @@ def _parts(version: Path) -> Iterator[pa.Table]:
     return tables.row_groups(version / LEDGER_FILE, opened=Proved(version))
 
 
-def _unpublished(out: Path) -> foreseen.Unpublished:
-    return foreseen.Unpublished(run_folder.settings_of(out).job(), manifest.shards(out))
+def _unpublished(out: Path, others: bool = False) -> Iterator[pa.Table]:
+    return foreseen.unpublished(run_folder.settings_of(out).job(), manifest.shards(out), others)
 
 
 def _items(out: Path) -> Iterator[pa.Table]:
     """The ledger in portions; if the newest run has published nothing, that of the work so far,
     then what else the newest version holds."""
     with versions.reading(newest := _published(out)):
-        if newest is not None:
-            yield from _parts(newest)
-            return
-        unpublished = _unpublished(out)
-        yield from unpublished.ledger()
-        yield from unpublished.others()
+        yield from _unpublished(out, others=True) if newest is None else _parts(newest)
 
 
 def asked_of(out: Path, sets: Sequence[str]) -> tuple[PrepareSettings, PrepareSettings]:

@@ -136,7 +136,7 @@ def request(job: Job, folder: Path) -> Request:
     version = versions.newest(job.out)
     if version is None or not facts:
         ledger = pa.concat_tables(
-            [LEDGER.empty_table(), *foreseen.Unpublished(job, manifest.shards(job.out)).ledger()]
+            [LEDGER.empty_table(), *foreseen.unpublished(job, manifest.shards(job.out))]
         )
         return asked(ledger=ledger, counts=summary.of_ledger(ledger))
     described = versions.described(version)

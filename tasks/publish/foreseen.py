@@ -52,10 +52,6 @@ class Foreseen:
             return zip(self.batches, [None] * len(self.batches), strict=True)
         return zip(self.batches, self.choice.rejected, strict=True)
 
-    @property
-    def columns(self) -> list[str]:
-        return [*published_columns.row_schema(self.job).names]
-
     def clips(self, columns: Sequence[str]) -> pa.Table:
         """These columns of `published_columns.row_schema`, with splits and speakers, for the clips
         that would be packaged, pending ones included, in the order of the hashes of their ids."""
@@ -130,54 +126,42 @@ def version(
         yield Foreseen(job, scratch, batch_outcomes.decide(job, batches, scratch, strict=False)[0])
 
 
-class Unpublished:
+def unpublished(job: Job, shards: Sequence[str], others: bool = False) -> Iterator[pa.Table]:
     """The ledger of the work done so far, where the last run has published nothing: packaged is
-    only what OUT's newest version holds."""
+    only what OUT's newest version holds; what is to be packaged and no version holds is PENDING. A
+    detail says what the newest version holds and the next one would not; with `others`, also rows
+    of clips of recordings that have left their sources, or are cut anew."""
+    newest = versions.newest(job.out)
 
-    def __init__(self, job: Job, shards: Sequence[str]) -> None:
-        self._job, self._shards = job, shards
-        self._newest = versions.newest(job.out)
-        keys = [np.zeros(0, np.uint64)]
-        for rows in self._published(["utterance", "outcome"]):
-            keys.append(_keys(rows["utterance"]))
-        self._keys = np.unique(np.concatenate(keys))
-        self._listed = np.zeros(len(self._keys), bool)
+    def published(columns: Sequence[str] | None) -> Iterator[tuple[pa.Table, UInt64s]]:
+        table = newest / LEDGER_FILE if newest else None
+        for rows in tables.row_groups(table, columns) if table else ():
+            rows = rows.filter(pc.equal(rows["outcome"], "packaged"))
+            yield rows, _keys(rows["utterance"])
 
-    def ledger(self) -> Iterator[pa.Table]:
-        """`Foreseen.ledger`, with the outcome PENDING for what is to be packaged and no version
-        holds, and a detail for what the newest version holds and the next one would not."""
-        with version(self._job, self._shards) as whole:
-            for rows in whole.ledger():
-                places = sorted_keys.index_in(self._keys, _keys(rows["utterance"].fill_null("")))
-                in_version = places >= 0
-                self._listed[places[in_version]] = True
-                packaged = pc.equal(rows["outcome"], "packaged").to_numpy()
-                waits = pa.array(packaged & ~in_version)
-                for name, value in (("outcome", PENDING), ("reason", NOT_PUBLISHED)):
-                    rows = tables.replaced(rows, name, pc.if_else(waits, value, rows[name]))
-                still = pa.array(in_version & ~packaged)
-                yield self._with_detail(rows, still, "{} still holds it")
-
-    def others(self) -> Iterator[pa.Table]:
-        """Rows of clips that the newest version holds and no part of `ledger` names: of recordings
-        that have left their sources, or are cut anew. Complete once `ledger` has ended."""
-        for rows in self._published(None):
-            places = sorted_keys.index_in(self._keys, _keys(rows["utterance"]))
-            rows = rows.filter(pa.array(~self._listed[places]))
-            note = "{} holds it, and the next version would not"
-            yield self._with_detail(rows, pa.scalar(True), note)
-
-    def _published(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        if self._newest is not None:
-            for rows in tables.row_groups(self._newest / LEDGER_FILE, columns):
-                yield rows.filter(pc.equal(rows["outcome"], "packaged"))
-
-    def _with_detail(self, rows: pa.Table, which: pa.Array | pa.Scalar, note: str) -> pa.Table:
-        if self._newest is None:
+    def with_detail(rows: pa.Table, which: pa.Array | pa.Scalar, note: str) -> pa.Table:
+        if newest is None:
             return rows
-        note = note.format(self._newest.name)
-        longer = pc.binary_join_element_wise(rows["detail"], note, "; ", null_handling="skip")
+        whole = f"{newest.name} {note}"
+        longer = pc.binary_join_element_wise(rows["detail"], whole, "; ", null_handling="skip")
         return tables.replaced(rows, "detail", pc.if_else(which, longer, rows["detail"]))
+
+    keys = [np.zeros(0, np.uint64), *(keys for _, keys in published(["utterance", "outcome"]))]
+    in_newest = np.unique(np.concatenate(keys))
+    listed = np.zeros(len(in_newest), bool)
+    with version(job, shards) as whole:
+        for rows in whole.ledger():
+            places = sorted_keys.index_in(in_newest, _keys(rows["utterance"].fill_null("")))
+            in_version = places >= 0
+            listed[places[in_version]] = True
+            packaged = pc.equal(rows["outcome"], "packaged").to_numpy()
+            waits = pa.array(packaged & ~in_version)
+            for name, value in (("outcome", PENDING), ("reason", NOT_PUBLISHED)):
+                rows = tables.replaced(rows, name, pc.if_else(waits, value, rows[name]))
+            yield with_detail(rows, pa.array(in_version & ~packaged), "still holds it")
+    for rows, names in published(None) if others else ():
+        gone = rows.filter(pa.array(~listed[sorted_keys.index_in(in_newest, names)]))
+        yield with_detail(gone, pa.scalar(True), "holds it, and the next version would not")
 
 
 def _keys(utterances: pa.ChunkedArray) -> UInt64s:

@@ -37,7 +37,7 @@ from .dataset import datacard
 from .dataset.datacard import Gathered
 from .outcomes import batch_outcomes
 from .outcomes.shard_batches import ShardBatch
-from .output_shards import layout, ledger, plan, utterances
+from .output_shards import layout, plan, version_tables
 from .output_shards.format_shards import PreviousVersion
 
 TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
@@ -89,7 +89,7 @@ def gather(
     for name in TABLES:
         storage.store_of(staging).detach(staging / name)
     with storage.store_of(staging).writing(staging, job.scratch) as home:
-        facts = ledger.write(job, batches, chosen.rejected, newest, home)
+        facts = version_tables.write_ledger(job, batches, chosen.rejected, newest, home)
         totals = facts.every.totals
         safeguards.check(job, facts, len(chosen.clips.row), newest, chosen.parted)
         described = versions.described(newest) if newest else None
@@ -99,7 +99,7 @@ def gather(
         if newest and described:
             columns = tuple(tables.schema(newest / UTTERANCES_FILE).names)
             previous = PreviousVersion(newest, described, columns)
-        utterances.write(job, batches, chosen, shards, previous, home)
+        version_tables.write_utterances(job, batches, chosen, shards, previous, home)
         for name in (splits.FILE, speakers.FILE):
             if storage.exists(scratch / name):
                 tables.write_parquet(home / name, tables.arrow_batches(scratch / name))

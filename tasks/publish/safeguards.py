@@ -24,7 +24,7 @@ from ..settings.package import REST as REST_SPLIT
 from ..shard_store import clip_choice, manifest
 from ..storage import versions
 from .choosing.next_version import Parted
-from .output_shards.ledger import Counted, LedgerFacts
+from .output_shards.version_tables import Counted, LedgerFacts
 
 FEW = 2  # fewer failed new recordings never refuse a version
 MANY = 5  # unreadable recordings from which the source itself counts as unreadable

@@ -62,9 +62,8 @@ class UpToDate:
         self._job, self._shards, self._index, self._scratch = job, sorted(shards), index, scratch
         self.decided: dict[Path, ShardBatch] = {}
         settings = whole_job.settings_of(job)
-        self._facts = _facts_recipe(job, settings)
         self._settings = digest(
-            self._facts,
+            _facts_recipe(job, settings),
             [settings[name] for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             repr(limits.rules_by_stage(job)),
@@ -98,7 +97,7 @@ class UpToDate:
 
     def keys(self) -> Mapping[str, str]:
         """`fact_keys`; call it after `freeze`."""
-        return _fact_keys(self._facts, self._shards, self._index)
+        return fact_keys(self._job, self._shards, self._index)
 
     def freeze(self) -> None:
         """Record the state of OUT, and of the splits' lists and test sets that `package` will read.
@@ -163,11 +162,7 @@ class UpToDate:
 def fact_keys(job: Job, shards: Sequence[str], index: Index) -> dict[str, str]:
     """For each shard, a hash of everything that affects its facts. Of checkpoints, only names
     count, which contain hashes of the content, so that an OUT keeps its facts when it is moved."""
-    return _fact_keys(_facts_recipe(job, whole_job.settings_of(job)), shards, index)
-
-
-def _fact_keys(facts: str, shards: Sequence[str], index: Index) -> dict[str, str]:
-    guards, what = index.guards(), facts + _code()
+    guards, what = index.guards(), _facts_recipe(job, whole_job.settings_of(job)) + _code()
     return {
         shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
         for shard in shards

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.helpers import corpus
-from uttermill.tasks.publish.dataset import card_readme, composition, croissant
+from uttermill.tasks.publish.dataset import composition, croissant, datacard
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import versions
 
@@ -189,7 +189,7 @@ def test_licences_by_label(version: Path) -> None:
     sources = [{"name": "a", "labels": ["licence"]}, {"name": "b", "labels": None}]
     sources.append({"name": "c"})  # of a kind without labels
     card_facts["settings"]["sources"] = sources
-    text = card_readme.text(card_facts, pa.schema([]), {})
+    text = datacard.card(card_facts, pa.schema([]), {})
     assert "| a | by its label licence |" in text
     assert "no licence was given for b." in text
 
@@ -198,7 +198,7 @@ def test_sentences_are_whole(version: Path) -> None:
     """The one about leaks ended after its first half."""
     card_facts = facts(version)
     card_facts["leaks"] = {"dev": {"text": 1, "speaker": None, "recording": 0, "audio": 0}}
-    text = card_readme.text(card_facts, pa.schema([]), {})
+    text = datacard.card(card_facts, pa.schema([]), {})
     assert "share its texts, speakers, recordings or samples):\n\n| split | text |" in text
     assert "| dev | 1 | unknown | 0 | 0 |" in text
 
@@ -253,7 +253,7 @@ def test_no_path_and_no_secret(tmp_path: Path) -> None:
 
 
 def test_settings_are_shown_without_paths() -> None:
-    shown = card_readme._without_folders({
+    shown = datacard._without_folders({
         "model": "/srv/models/base", "root": "~/x", "url": "s3://bucket/x", "rate": 16000,
         "list": ["C:\\data\\dev.txt", "file:///a/b", "./c/d/", "a/b"], "name": "base",
     })  # fmt: skip

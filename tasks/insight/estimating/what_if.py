@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ...accounting.ledger import PENDING
 from ...base import logs
 from ...base.json_types import JsonObject
-from ...publish import corpus, foreseen, leaks
+from ...publish import corpus, foreseen, leaks, published_columns
 from ...publish.choosing import components
 from ...publish.corpus import limits
 from ...settings.job import Job
@@ -60,7 +60,7 @@ def of_shards(job: Job, splitting: bool = False) -> JsonObject:
             spoken = components.speakers_in(version.clips(("dataset", "speaker")))
             counts["speakers"] = len(pc.unique(spoken.drop_null()))
         if splitting:
-            clips = version.clips(leaks.columns(version.columns))
+            clips = version.clips(leaks.columns(published_columns.row_schema(job).names))
             names = clips["split"].unique().to_pylist()
             memory, linked = (job.package.memory, job.scratch), version.choice.linked
             voices = leaks.voices(job, version.batches)

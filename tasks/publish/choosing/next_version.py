@@ -152,8 +152,8 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     del rejected
     clips = _clips(batches, split, linked)
     clips = clips.take(clips.split >= 0)
-    told = frozen, selected.lists, test_sets, selected.parted
-    return Choice(clips, selected.names, outcomes, linked, *told, published)
+    of_version = frozen, selected.lists, test_sets, selected.parted
+    return Choice(clips, selected.names, outcomes, linked, *of_version, published)
 
 
 def _add_open(
@@ -176,8 +176,8 @@ def _add_open(
         rows = rows.append_column("pending", pc.is_null(rows["blob"]))  # only in forecasts
         if linked is not None:
             rows = linked.called(rows)
-        known = published().holding(rows["id"]) if asked else np.zeros(len(rows), bool)
-        clips.add(rows, numbers.astype(np.int32), known, linked)
+        before = published().holding(rows["id"]) if asked else np.zeros(len(rows), bool)
+        clips.add(rows, numbers.astype(np.int32), before, linked)
     clips.finish()
 
 
@@ -195,10 +195,10 @@ def _corpus_wide(
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
-    def known(ids: pa.ChunkedArray) -> Bools:
+    def are_published(ids: pa.ChunkedArray) -> Bools:
         return published().holding(ids)
 
-    rejected, frozen, test_sets = rejections.of_corpus(job, parts, known, frozen)
+    rejected, frozen, test_sets = rejections.of_corpus(job, parts, are_published, frozen)
     if len(rejected):
         begins = zip(batches, first_rows(batches), strict=False)
         places = [batch.rows_of_heard(begin) for batch, begin in begins]
@@ -286,8 +286,8 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
 
     if (most := package.max_hours_per_speaker) is not None:
         speaker = Nodes(clips.names, [SPEAKER], rows).of_row[0]
-        told = clips.turn[rows], clips.length[rows], clips.published[rows]
-        out, hours = over_hours(speaker, *told, most)
+        columns = clips.turn[rows], clips.length[rows], clips.published[rows]
+        out, hours = over_hours(speaker, *columns, most)
         limit = np.full(int(out.sum()), most)
         drop(out, "speaker_hours", values=hours[out], thresholds=limit)
         rows = rows[~out]

@@ -6,7 +6,7 @@ call needs only the number of its shard. Each row group of `utterances.parquet` 
 own:
 
     <part>/rows.arrow     the columns of its rows that formats read: a record batch for each tar
-    <part>/shards.arrow   its output shards, in every format
+    <part>/shards.json    its output shards, in every format
     hashes/<n>            digests of the files of shard n, written by `write`, then by `check`
 
 What the newest version has, too, is linked, unread if it has its guard (size, time of change and
@@ -21,19 +21,19 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from ... import plugins, storage
 from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest, RunError
 from ...base.logs import log
 from ...base.schema import UTTERANCES, ClipRow
-from ...formats import PLACE, Hashes, Output, OutputShard, PublishedFile
+from ...formats import PLACE, Hashes, Output, OutputShard
 from ...plugins.contracts import Format
 from ...settings import StageSettings
 from ...settings.job import Job
@@ -44,19 +44,11 @@ from . import format_shards
 from .format_shards import PreviousVersion
 from .layout import ShardClips
 
-PLAN, HASHES, ROWS, SHARDS = ".plan", "hashes", "rows.arrow", "shards.arrow"
+PLAN, HASHES, ROWS, SHARDS = ".plan", "hashes", "rows.arrow", "shards.json"
 PART_BITS = 24  # low bits of a shard's number: its index in its part
 GUARDS = "manifests/package/guards.json"
 EVERY = 30  # versions; within them, each linked file is read once, so that bit rot is found
-FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
-SHARD = pa.schema(
-    {
-        **dict.fromkeys(("format", "split"), pa.string()),
-        **dict.fromkeys(("number", "group", "clips"), pa.int64()),
-        "files": pa.list_(pa.string()),
-        "unchanged": pa.list_(FILE),
-    }
-)
+_SHARDS, _HASHES = TypeAdapter(list[OutputShard]), TypeAdapter(Hashes)
 
 
 def save(
@@ -83,10 +75,17 @@ def save(
         for content in [contents.get(plugin.use) if contents else None]
     ]
     laid_out = _laid_out(job, shards, by_format[0], rows)
-    seen = laid_out.select(_seen(job, laid_out))
-    _save_rows(folder / ROWS, seen, [len(shard.rows) for shard in shards])
-    entries = [asdict(one) for some in by_format for one in some]
-    tables.write_arrow(folder / SHARDS, [pa.Table.from_pylist(entries, schema=SHARD)])
+    seen = {"id", *PCM_COLUMNS}  # what `_rows` passes to formats, and where PCM is stored
+    for plugin in job.package.formats:
+        module = plugins.FORMATS.load(plugin.use)
+        seen |= {*format_shards.seen(module, laid_out.schema.empty_table()).column_names}
+    read = laid_out.select([name for name in laid_out.column_names if name in seen])
+    [whole] = read.combine_chunks().to_batches()  # once: for each of many batches it takes long
+    ends = np.cumsum([len(shard.rows) for shard in shards]).tolist()
+    with tables.writing(folder / ROWS, read.schema) as out:
+        for low, high in pairwise([0, *ends]):
+            out.write_batch(whole.slice(low, high - low))
+    (folder / SHARDS).write_bytes(_SHARDS.dump_json([*chain.from_iterable(by_format)]))
     places = {PLACE} & {*rows.column_names}
     return laid_out.drop_columns([*source_columns, *places])
 
@@ -102,16 +101,6 @@ def number_of(part: int, index: int) -> int:
 
 def part_of(number: int) -> int:
     return number >> PART_BITS
-
-
-def _seen(job: Job, table: pa.Table) -> list[str]:
-    """The columns of a part's rows that workers read: those that `_rows` passes to formats, and
-    those that say where PCM is stored."""
-    seen = {"id", *PCM_COLUMNS}
-    for plugin in job.package.formats:
-        module = plugins.FORMATS.load(plugin.use)
-        seen |= {*format_shards.seen(module, table.schema.empty_table()).column_names}
-    return [name for name in table.column_names if name in seen]
 
 
 def _laid_out(
@@ -143,16 +132,6 @@ def in_order(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*every, *fields.values()])
 
 
-def _save_rows(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
-    """Write an Arrow file with a record batch for each count of rows, so that a worker reads only
-    its own."""
-    [whole] = table.combine_chunks().to_batches()  # once: for each of many batches it takes long
-    ends = np.cumsum(counts).tolist()
-    with tables.writing(path, table.schema) as out:
-        for low, high in pairwise([0, *ends]):
-            out.write_batch(whole.slice(low, high - low))
-
-
 def parts(staging: Path) -> list[int]:
     return sorted(
         int(name) for name in storage.store_of(staging).folders(staging / PLAN) if name.isdigit()
@@ -160,11 +139,7 @@ def parts(staging: Path) -> list[int]:
 
 
 def shards_of(staging: Path, part: int) -> list[OutputShard]:
-    shards = []
-    for row in tables.read_arrow(_folder(staging, part) / SHARDS).to_pylist():
-        unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
-        shards.append(OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged}))
-    return shards
+    return _SHARDS.validate_json(storage.read(_folder(staging, part) / SHARDS))
 
 
 def numbered(staging: Path) -> dict[int, OutputShard]:
@@ -175,12 +150,8 @@ def numbered(staging: Path) -> dict[int, OutputShard]:
     }
 
 
-def _shard(staging: Path, number: int) -> OutputShard:
-    return shards_of(staging, part_of(number))[number - number_of(part_of(number), 0)]
-
-
 def _rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[ClipRow]:
-    """The rows of an output shard as its format gets them, with `more` columns."""
+    """The rows of an output shard as its format gets them, with `more` columns: a record batch."""
     with tables.arrow(_folder(staging, part_of(number)) / ROWS) as file:
         batch = pa.ipc.open_file(file).get_batch(one.group)
     return format_shards.rows_for(plugins.FORMATS.load(one.format), batch, *more)
@@ -189,12 +160,12 @@ def _rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[Clip
 def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:
     """Record the digests of a shard's files. Only the shard's own worker call writes them, and they
     are read only after it has returned."""
-    path, data = staging / PLAN / HASHES / str(number), json.dumps(hashes).encode()
-    storage.store_of(staging).write(path, data)
+    path = staging / PLAN / HASHES / str(number)
+    storage.store_of(staging).write(path, _HASHES.dump_json(hashes))
 
 
 def load_hashes(staging: Path, number: int) -> Hashes:
-    return _hashes(storage.read(staging / PLAN / HASHES / str(number)))
+    return _HASHES.validate_json(storage.read(staging / PLAN / HASHES / str(number)))
 
 
 def _all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
@@ -203,15 +174,11 @@ def _all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
     hashes: Hashes = {}
     for number, shard in shards.items():
         if data := saved.get(str(number)):
-            hashes |= _hashes(data)
+            hashes |= _HASHES.validate_json(data)
         else:
             linked = zip(shard.files, shard.unchanged, strict=True)
             hashes |= {path: (old.sha256, old.size) for path, old in linked}
     return hashes
-
-
-def _hashes(data: bytes) -> Hashes:
-    return {path: (sha256, size) for path, (sha256, size) in json.loads(data).items()}
 
 
 # What workers do.
@@ -270,7 +237,8 @@ def write(job: Job, staging: Path, number: int) -> None:
     """On a worker: write a shard, read it back, decode everything and record its digests. A faulty
     shard is written once more; RunError if that is faulty, too. CorruptManifest if a blob is
     damaged, after removing all damaged ones of the shard."""
-    shard = _shard(staging, number)
+    part = part_of(number)
+    shard = shards_of(staging, part)[number - number_of(part, 0)]
     _write(job, staging, number, shard)
     if faults := _faults(job, staging, number, shard):
         log.warning("%s; it is written once more", "; ".join(faults[:3]))
@@ -297,7 +265,12 @@ def _write(job: Job, staging: Path, number: int, shard: OutputShard) -> None:
             out = Output(home)
             module.write(shard, rows, pcm, out, settings)
     except CorruptManifest:
-        _remove_damaged_blobs(job, clips)
+        with blobs.reading(job.out, clips) as pcm:  # removes all that do not hold their PCM
+            for clip in clips:
+                try:
+                    pcm(clip)
+                except CorruptManifest as fault:
+                    manifest.repair(job.out, fault)
         raise
     save_hashes(staging, number, out.hashes)
 
@@ -317,16 +290,6 @@ def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[st
 def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
     plugin = next(plugin for plugin in job.package.formats if plugin.use == shard.format)
     return plugins.FORMATS.resolve(plugin)
-
-
-def _remove_damaged_blobs(job: Job, clips: list[ClipRow]) -> None:
-    """Remove the blobs that do not hold the PCM that the rows name."""
-    with blobs.reading(job.out, clips) as pcm:
-        for clip in clips:
-            try:
-                pcm(clip)
-            except CorruptManifest as fault:
-                manifest.repair(job.out, fault)
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from ..shard_store.index import Index
 from ..storage import owners, sorted_keys, tables, temporary, versions
 from . import published_columns
 from .choosing import next_version
-from .corpus import rejections
 from .outcomes import batch_outcomes, shard_batches
 from .outcomes.shard_batches import ShardBatch
 from .unchanged import fact_keys
@@ -81,21 +80,13 @@ class Foreseen:
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with
         the outcomes by corpus-wide rules, which may reject pending utterances, too."""
-        for batch, outcomes in self._with_rejected():
-            needed = columns if outcomes is None else dict.fromkeys((*columns, "id", "outcome"))
-            table = batch.utterances([*needed])
-            if outcomes is not None:
-                stays = pc.equal(table["outcome"], PENDING)
-                late = pc.and_(stays, pc.is_in(table["id"], outcomes["id"]))
-                packaged = pc.if_else(late, "packaged", table["outcome"])
-                table = tables.replaced(table, "outcome", packaged)
-                table = rejections.entered(table, "id", outcomes)
-            yield table.select(list(columns))
+        for batch, rejected in self._with_rejected():
+            yield batch.utterances(columns, rejected)
 
     def ledger(self) -> Iterator[pa.Table]:
         """The ledger, a batch at a time; each batch has whole recordings, in order."""
-        for batch, outcomes in self._with_rejected():
-            yield shard_batches.in_order(shard_batches.with_outcomes(batch.ledger(), outcomes))
+        for batch, rejected in self._with_rejected():
+            yield shard_batches.in_order(batch.ledger(rejected=rejected))
 
 
 @contextmanager

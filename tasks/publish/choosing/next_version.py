@@ -32,7 +32,7 @@ from ...storage import sorted_keys, tables, versions
 from .. import corpus, speakers
 from ..corpus import held_out, rejections
 from ..corpus.rejections import OfCorpus
-from ..outcomes.shard_batches import LIMITS, ShardBatch
+from ..outcomes.shard_batches import AT, LIMITS, ShardBatch
 from ..output_shards import layout
 from ..output_shards.layout import PublishedClips
 from ..speakers import Speakers
@@ -76,7 +76,7 @@ class CorpusClips(NamedTuple):
 class Choice:
     clips: CorpusClips
     names: list[str]  # of splits
-    rejected: list[pa.Table | None]  # OUTCOMES of corpus-wide rejections, of each shard batch
+    rejected: list[pa.Table | None]  # REJECTED, of the utterances of each shard batch
     linked: Speakers | None  # None: the settings link no speakers across recordings
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
     split_lists: ListDescriptions  # for dataset.json
@@ -148,12 +148,12 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
         del passed
     else:
         _warn_of_lost_splits(newest)
-    outcomes = _by_batch(batches, rejected)
+    by_batch = _by_batch(batches, rejected)
     del rejected
     clips = _clips(batches, split, linked)
     clips = clips.take(clips.split >= 0)
     of_version = frozen, selected.lists, test_sets, selected.parted
-    return Choice(clips, selected.names, outcomes, linked, *of_version, published)
+    return Choice(clips, selected.names, by_batch, linked, *of_version, published)
 
 
 def _add_open(
@@ -200,8 +200,11 @@ def _corpus_wide(
 
     rejected, frozen, test_sets = rejections.of_corpus(job, parts, are_published, frozen)
     if len(rejected):
-        begins = zip(batches, first_rows(batches), strict=False)
-        places = [batch.rows_of_heard(begin) for batch, begin in begins]
+        places = list[Int64s]()
+        for batch, begin in zip(batches, first_rows(batches), strict=False):
+            number = batch.table("heard.arrow", ())[AT].to_numpy()
+            row = sorted_keys.index_in(batch.waiting(), number)
+            places.append(np.where(row < 0, -1, begin + row))
         position = np.concatenate(places)[rejected["at"].to_numpy()]
         rejected = rejected.set_column(0, "at", pa.array(position))
         rejected = rejected.filter(pc.greater_equal(rejected["at"], 0))
@@ -209,19 +212,19 @@ def _corpus_wide(
 
 
 def _by_batch(batches: Sequence[ShardBatch], rejected: pa.Table) -> list[pa.Table | None]:
-    """The rejections (REJECTED) of each shard batch as OUTCOMES, or None if it has none."""
-    begins = first_rows(batches)
+    """The rejections (REJECTED) of each shard batch, with the numbers of its utterances; None if it
+    has none."""
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
-    place = rejected["at"].to_numpy()
-    edges = np.searchsorted(place, begins).tolist()
-    outcomes: list[pa.Table | None] = []
+    begins, rows = first_rows(batches), rejected["at"].to_numpy()
+    edges = np.searchsorted(rows, begins).tolist()
+    by_batch: list[pa.Table | None] = []
     for batch, begin, low, high in zip(batches, begins[:-1], edges[:-1], edges[1:], strict=True):
-        if low == high:
-            outcomes.append(None)
-            continue
-        ids = batch.table("rows.arrow", ("id",))["id"].take(place[low:high] - begin)
-        outcomes.append(rejections.outcomes_of(ids, rejected.slice(low, high - low)))
-    return outcomes
+        some = None
+        if low < high:
+            numbers = batch.waiting()[rows[low:high] - begin]
+            some = rejected.slice(low, high - low).set_column(0, "at", pa.array(numbers))
+        by_batch.append(some)
+    return by_batch
 
 
 def first_rows(batches: Sequence[ShardBatch]) -> Int64s:

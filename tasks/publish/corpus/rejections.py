@@ -1,8 +1,7 @@
 """Rejections by corpus-wide plug-ins, which see all transcribed utterances, a table at a time.
 
-These rejections are entered into the outcome tables that the shards already have: deciding a
-shard's outcomes again would cost as much as the first time, and weights affect every shard. In a
-recording without overlapping spans, a rejection changes only the row of the rejected utterance.
+These rejections are entered into the outcomes that the shards already have: deciding them again
+would cost as much as the first time, and weights affect every shard.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from ...storage import queries, tables
 from .. import corpus
 from . import held_out
 from .held_out import ITEMS, HeldOut
-from .limits import OUTCOME_COLUMNS
 
 #: Rejections: `at` is the number of a row or of a clip, the other columns say why.
 REJECTED = pa.schema(
@@ -42,15 +40,6 @@ REJECTED = pa.schema(
         "value": pa.float64(),
         "threshold": pa.float64(),
         "detail": pa.large_string(),
-    }
-)
-#: Outcomes as a table: the utterance's id, and OUTCOME_COLUMNS.
-OUTCOMES = pa.schema(
-    {
-        "id": pa.string(),
-        **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
-        **dict.fromkeys(("value", "threshold"), pa.float64()),
-        "detail": pa.string(),
     }
 )
 AT_ONCE = 1 << 16  # rejections that are Python objects at a time
@@ -180,27 +169,22 @@ def of_corpus(
     return OfCorpus(pa.concat_tables(rejections), kept_frozen, test_sets)
 
 
-def outcomes_of(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:
-    """A table (OUTCOMES): the rejections (REJECTED) of the utterances with these ids, as outcomes
-    of the stage `package`."""
-    constants = ([value] * len(ids) for value in ("dropped", "package"))
-    reasons = (rejected[name] for name in ("reason", "value", "threshold", "detail"))
-    return pa.table([ids, *map(pa.array, constants), *reasons], OUTCOMES.names).cast(OUTCOMES)
-
-
-def entered(table: pa.Table, key: str, outcomes: pa.Table) -> pa.Table:
-    """The table with these outcomes (OUTCOMES) for its packaged rows; `key` is its column of
-    ids."""
-    if not outcomes.num_rows or not table.num_rows:
-        return table
-    place = pc.index_in(table[key], outcomes["id"])
-    applies = pc.and_(pc.is_valid(place), pc.equal(table["outcome"], "packaged"))
-    if not pc.any(applies).as_py():
-        return table
-    for name in [name for name in OUTCOME_COLUMNS if name in table.column_names]:
-        new = pc.if_else(applies, outcomes[name].take(place), table[name])
-        table = tables.replaced(table, name, new)
-    return table
+def entered(outcomes: pa.Table, rejected: pa.Table | None, of: pa.Array) -> pa.Table:
+    """The outcomes of a batch's utterances (some of OUTCOME_COLUMNS), with these rejections
+    (REJECTED; `at`: the utterance's number) where the outcome is one `of` these."""
+    if rejected is None:
+        return outcomes
+    place = np.full(len(outcomes), -1)
+    place[rejected["at"].to_numpy()] = np.arange(len(rejected))
+    applies = pc.and_(pa.array(place >= 0), pc.is_in(outcomes["outcome"], of))
+    late = {"outcome": pa.scalar("dropped"), "stage": pa.scalar("package")}
+    for field in outcomes.schema:
+        if (new := late.get(field.name)) is None:
+            values = rejected[field.name].cast(field.type).combine_chunks()
+            new = values.take(pa.array(place, mask=place < 0))
+        old = outcomes[field.name]
+        outcomes = tables.replaced(outcomes, field.name, pc.if_else(applies, new, old))
+    return outcomes
 
 
 def overlapping(ledger: pa.Table) -> pa.Array:

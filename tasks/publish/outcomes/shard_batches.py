@@ -190,11 +190,10 @@ class ShardBatch:
             return table.filter(pc.invert(unheard(decided)))
         return table.filter(pc.is_in(decided["outcome"], WAITING))
 
-    def rows_of_heard(self, first: int) -> Int64s:
-        """The row in `rows` of each row of `heard`, counted from `first`; -1: it has none."""
-        waits = pc.is_in(self.outcomes(("outcome",))["outcome"], WAITING).to_numpy()
-        rows = np.where(waits, first + np.cumsum(waits) - 1, -1)
-        return rows[self.table("heard.arrow", ())[AT].to_numpy()]
+    def waiting(self) -> Int64s:
+        """The numbers of the utterances that may be packaged, which `rows` has in this order."""
+        waits = pc.is_in(self.outcomes(("outcome",))["outcome"], WAITING)
+        return np.flatnonzero(waits.to_numpy())
 
     def outcomes(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The outcomes (`limits.OUTCOME_COLUMNS`) of all utterances of a decided batch."""
@@ -202,17 +201,21 @@ class ShardBatch:
         with tables.arrow(self.decided) as file:
             return _table(file, columns)
 
-    def utterances(self, columns: Sequence[str]) -> pa.Table:
-        decided = [name for name in columns if name in limits.OUTCOME_COLUMNS[:3]]
+    def utterances(self, columns: Sequence[str], rejected: pa.Table | None = None) -> pa.Table:
+        """These columns of `limits.outcomes_schema`. `rejected`: by rules over all clips, which may
+        reject pending utterances, too; see `rejections.entered`."""
+        decided = {name for name in columns if name in limits.OUTCOME_COLUMNS[:3]}
         table = self.table(LIMITS, [name for name in columns if name not in decided])
-        outcomes = self.outcomes(decided)
+        outcomes = self.outcomes([*decided, *(() if rejected is None else ("outcome",))])
+        outcomes = rejections.entered(outcomes, rejected, WAITING)
         for name in decided:
             table = table.append_column(name, outcomes[name])
         return table.select(list(columns))
 
-    def ledger(self, strict: bool = False) -> pa.Table:
-        """The ledger of a decided batch, recording by recording; `strict`: see `stopped`."""
-        rows = _decided(self.table(SPANS), self.outcomes())
+    def ledger(self, strict: bool = False, rejected: pa.Table | None = None) -> pa.Table:
+        """The ledger of a decided batch, recording by recording; `strict`: see `stopped`;
+        `rejected`: by rules over all clips."""
+        rows = _decided(self.table(SPANS), self.outcomes(), rejected)
         return stopped(rows) if strict else rows
 
     def is_sound(self) -> bool:
@@ -307,52 +310,34 @@ def unheard(outcomes: pa.Table) -> pa.ChunkedArray:
     return pc.or_(early, unchosen(outcomes))
 
 
-def with_outcomes(table: pa.Table, outcomes: pa.Table | None) -> pa.Table:
-    """The ledger with these outcomes entered. In a recording with overlapping spans, samples that
-    two spans share are assigned again."""
-    if outcomes is None:
-        return table
-    overlapping = rejections.overlapping(table)
-    rejected = pc.is_in(table["utterance"], outcomes["id"])
-    moved = pc.unique(
-        table["recording"].filter(pc.and_(rejected, pc.is_in(table["recording"], overlapping)))
-    )
-    return _assigned_again(rejections.entered(table, "utterance", outcomes), moved)
-
-
-def _assigned_again(table: pa.Table, moved: pa.Array) -> pa.Table:
-    if not len(moved):
-        return table
-    inside = pc.is_in(table["recording"], moved)
-    by_recording: dict[str, list[LedgerRow]] = {}
-    for row in table.filter(inside).to_pylist():
-        by_recording.setdefault(row["recording"], []).append(row)
-    rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]
-    again = pa.Table.from_pylist(rows, schema=table.schema)
-    return pa.concat_tables([table.filter(pc.invert(inside)), again])
-
-
-def _decided(spans: pa.Table, outcomes: pa.Table) -> pa.Table:
-    """The ledger with these outcomes for the rows of utterances; the languages that sources state
-    count for those that no recogniser had to hear. In a recording with overlapping spans, samples
-    that two spans share are assigned again."""
+def _decided(spans: pa.Table, outcomes: pa.Table, rejected: pa.Table | None) -> pa.Table:
+    """The ledger with these outcomes and rejections for the rows of utterances; the languages that
+    sources state count for those that no recogniser had to hear. In a recording with overlapping
+    spans, samples that two spans share are assigned again."""
     number, outcomes = spans[AT], outcomes.combine_chunks()
-    changed = pc.and_(
-        pc.is_valid(number), pc.not_equal(outcomes["outcome"].take(number), spans["outcome"])
-    )
-    overlapping = rejections.overlapping(spans)
-    for name in limits.OUTCOME_COLUMNS:
-        new = outcomes[name].take(number)
-        spans = tables.replaced(spans, name, pc.if_else(pc.is_valid(number), new, spans[name]))
-    early = pc.and_(pc.is_valid(number), unheard(spans))
+    of_utterance = pc.is_valid(number)
+    early = pc.and_(of_utterance, unheard(outcomes.select(["stage", "reason"]).take(number)))
     spoken = pc.if_else(early, spans[STATED], spans["language"])
-    spans = tables.replaced(spans, "language", spoken)
+    outcomes = rejections.entered(outcomes, rejected, pa.array(["packaged"])).take(number)
+    changed = pc.and_(of_utterance, pc.not_equal(outcomes["outcome"], spans["outcome"]))
+    in_overlap = pc.is_in(spans["recording"], rejections.overlapping(spans))
+    for name in limits.OUTCOME_COLUMNS:
+        new = pc.if_else(of_utterance, outcomes[name], spans[name])
+        spans = tables.replaced(spans, name, new)
     details = spans["detail"]
     details = pc.if_else(pc.equal(details, ""), pa.scalar(None, details.type), details)
-    spans = tables.replaced(spans, "detail", details)
+    spans = tables.replaced(tables.replaced(spans, "language", spoken), "detail", details)
     spans = spans.drop_columns([AT, STATED])
-    moved = pc.and_(changed.fill_null(False), pc.is_in(spans["recording"], overlapping))
-    return _assigned_again(spans, pc.unique(spans["recording"].filter(moved)))
+    moved = pc.unique(spans["recording"].filter(pc.and_(changed.fill_null(False), in_overlap)))
+    if not len(moved):
+        return spans
+    inside = pc.is_in(spans["recording"], moved)
+    by_recording: dict[str, list[LedgerRow]] = {}
+    for row in spans.filter(inside).to_pylist():
+        by_recording.setdefault(row["recording"], []).append(row)
+    rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]
+    again = pa.Table.from_pylist(rows, schema=spans.schema)
+    return pa.concat_tables([spans.filter(pc.invert(inside)), again])
 
 
 def in_order(table: pa.Table) -> pa.Table:

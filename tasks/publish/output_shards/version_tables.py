@@ -33,7 +33,6 @@ from ...storage.versions import Proved
 from .. import corpus
 from ..choosing import next_version
 from ..choosing.next_version import Choice
-from ..outcomes import shard_batches
 from ..outcomes.shard_batches import SPANS, ShardBatch
 from ..published_columns import row_schema, sources_of
 from . import format_shards, plan
@@ -70,7 +69,7 @@ def write_ledger(
     home: Path,
 ) -> LedgerFacts:
     """Write the ledger of the next version into its local folder `home`. `rejected`: corpus-wide
-    rejections (OUTCOMES) of each batch. Raises RunError if the ledger of the newest version is lost
+    rejections of each batch. Raises RunError if the ledger of the newest version is lost
     or damaged, and CorruptManifest if a shard batch is."""
     every, new = ([_counted(LEDGER.empty_table())] for _ in range(2))
     keys = [np.zeros(0, np.uint64)]
@@ -81,8 +80,8 @@ def write_ledger(
 
     def rows() -> Iterator[pa.Table]:
         first = 0
-        for batch, outcomes in zip(batches, rejected, strict=True):
-            rows = shard_batches.with_outcomes(batch.ledger(strict=True), outcomes)
+        for batch, by_corpus in zip(batches, rejected, strict=True):
+            rows = batch.ledger(strict=True, rejected=by_corpus)
             names = tables.coded(rows["recording"])
             is_new = sorted_keys.index_in(live, _keys(names.dictionary)) < 0
             numbers = np.arange(first, first := first + len(rows))

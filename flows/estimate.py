@@ -35,13 +35,13 @@ from .flow_parameters import among, takes
 from .run import estimates, metrics, run_folder
 from .run.cluster_executor import ClusterExecutor, cluster_of, opened
 from .run.task_run_groups import TaskRunObserver
-from .server import artifact_text, live_artifacts
+from .server import artifacts
 from .settings import PrepareSettings, SampleSettings
 
 AT_ONCE = 16  # shards whose results one call returns
 
 
-@flow(name="estimate", persist_result=False, **live_artifacts.SUMMARISED)
+@flow(name="estimate", persist_result=False, **artifacts.SUMMARISED)
 @takes(
     PrepareSettings,
     SampleSettings,
@@ -76,7 +76,7 @@ def estimate(**parameters: Any) -> JsonObject:
             result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
             estimates.keep(job, run.folder, result, costs)
             result["estimate"] = str(run.place / estimates.NAME)
-            observer.text = artifact_text.forecast(result)
+            observer.text = artifacts.forecast(result)
     return result
 
 

@@ -19,11 +19,11 @@ from ..tasks.settings.job import Job
 from .flow_parameters import among, takes
 from .run import execute, run_folder
 from .run.task_run_groups import TaskRunObserver
-from .server import history, live_artifacts, server
+from .server import artifacts, history, server
 from .settings import PrepareSettings
 
 
-@flow(name="prepare", persist_result=False, **live_artifacts.SUMMARISED)
+@flow(name="prepare", persist_result=False, **artifacts.SUMMARISED)
 @takes(
     PrepareSettings,
     history="Where `uttermill run` records itself; a flow run that Prefect started is recorded "
@@ -38,7 +38,7 @@ def prepare(**parameters: Any) -> JsonObject:
         server.in_sentences()
     settings = among(PrepareSettings, parameters)
     scheduled = (current := history.current_run()) is not None and current.auto_scheduled
-    waits = partial(live_artifacts.remark, level=logging.INFO) if scheduled else None
+    waits = partial(artifacts.remark, level=logging.INFO) if scheduled else None
     with execute.opened(settings, waits) as run:
         record(run.job, "prepare", run.run.place)
         try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..tasks import storage
-from ..tasks.base import masking
+from ..tasks.base import environment, masking
 from ..tasks.base.errors import ConfigError
 from ..tasks.base.json_types import JsonObject
 from ..tasks.base.logs import log
@@ -26,9 +26,9 @@ from ..tasks.insight.estimating.changes import Change
 from . import flow_parameters, formatting, progress
 from . import settings as files
 from .checks import check
-from .cluster import spawning
+from .cluster import local
 from .flow_parameters import values
-from .server import prefect_settings
+from .server import import_prefect
 from .settings import PrepareSettings, parse
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def serve(
     """
     settings = served.settings
     check(settings)
-    prefect_settings.import_prefect()
+    import_prefect()
     policy = None if trust else flow_parameters.policy(settings, allow)
     parameters = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):
@@ -220,7 +220,7 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
         with progress.waiting("Prefect's server starts"):
             url = server.wait_ready()
         begun.enter_context(using(url, auth))
-        begun.enter_context(spawning.environment(variables))
+        begun.enter_context(environment.setting(variables))
         ui = server.url.removesuffix("/api")
         yield ui, login.address(ui, auth), auth
 
@@ -238,13 +238,13 @@ def guarded(policy: flow_parameters.Policy | None, served: ServedSettings) -> Fl
     @wraps(prepare.fn)
     def run(**given: Any) -> JsonObject:
         from .prepare import prepare  # not from the closure: see `lighten`
-        from .server import live_artifacts
+        from .server import artifacts
 
         chosen = parse(given)
         if policy is not None:
             policy.check(chosen)
         for remark in served.remarks(chosen.rooted()):
-            live_artifacts.remark(remark)
+            artifacts.remark(remark)
         return prepare.fn(**values(chosen))
 
     flow: Any = prepare.with_options(validate_parameters=False)
@@ -309,7 +309,7 @@ async def _serve(
 def _interrupts_kept_from_runs() -> Iterator[None]:
     """Inside, Ctrl-C in a terminal is heard by this process alone, which cancels a flow run: its
     own process would print a traceback if it has just begun."""
-    with spawning.interrupts_kept_from_workers():  # by this thread; so another one has to hear it
+    with local.interrupts_kept_from_workers():  # by this thread; so another one has to hear it
         threading.Thread(target=_hear_interrupts, name="interrupts", daemon=True).start()
         yield
 

@@ -12,10 +12,10 @@ def main(argv: Words | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
     if argv is None:
         _shut_out_current_folder()
-    from . import at_once
+    from . import process_setup
 
     if argv is None:
-        at_once.begin()
+        process_setup.begin()
     try:
         from ... import tasks  # noqa: F401
     except ImportError as error:  # Windows
@@ -23,12 +23,10 @@ def main(argv: Words | None = None) -> int:
         return 2
     if argv is not None:
         return _main(argv)
-    from . import process_setup
-
     process_setup.ensure_utf8()
     with process_setup.streams_kept():
         code = _main(None)
-        at_once.over(code)
+        process_setup.over(code)
         return code
 
 

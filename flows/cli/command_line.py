@@ -13,10 +13,10 @@ from importlib import import_module
 from types import TracebackType
 
 from ...tasks.base import environment, masking
-from ...tasks.base.control_characters import json_line
 from ...tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log, sent_to
+from ...tasks.base.masking import json_line
 from ...tasks.base.process_memory import importing, without_pandas
 from ..machine import NO_THREAD, RAISE
 from . import process_setup
@@ -91,12 +91,8 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
     heard = process_setup.Heard()
     try:
-        with process_setup.interrupts_heard(heard), ExitStack() as scope:
+        with process_setup.interrupts_heard(heard):
             environment.check_current_folder(prefect=args.command in RECORDED)
-            if is_own_process and args.command == "run":
-                from ..cluster import early
-
-                scope.enter_context(early.workers(args.settings, args.out, args.sets))
             if is_own_process:
                 with importing():
                     without_pandas()
@@ -143,7 +139,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
 
 
 def _sentence(error: OSError) -> str:
-    from ...tasks.storage import owners  # here: it imports pyarrow, and workers begin before that
+    from ...tasks.storage import owners  # here: it imports pyarrow
 
     return owners.sentence(error)
 

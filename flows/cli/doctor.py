@@ -20,7 +20,7 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.plugins import source_code
 from ...tasks.runs import likeness
 from ...tasks.settings.job import Job
-from ..cluster import doctor_facts, spawning, worker
+from ..cluster import doctor_facts, local, worker
 from ..cluster.cluster import Cluster
 from ..cluster.settings import ClusterSettings
 from ..run import run_folder
@@ -63,7 +63,7 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
             # Read with Dask's own function: the scheduler may have no uttermill.
             scheduler = {
                 name: cluster.client.run_on_scheduler(get, f"distributed.scheduler.{name}", None)
-                for name in spawning.DASK_CONFIG["distributed"]["scheduler"]
+                for name in local.DASK_CONFIG["distributed"]["scheduler"]
             }
             reporting = [a for a, answer in answers.items() if not isinstance(answer, Exception)]
             of_job = [*_of_job(cluster.client, reporting, places.job, settings)]
@@ -84,7 +84,7 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
     of_workers = doctor_checks.each_worker(workers)
     both = [
         doctor_checks.memory(),
-        doctor_checks.scheduler(scheduler, spawning.DASK_CONFIG["distributed"]["scheduler"]),
+        doctor_checks.scheduler(scheduler, local.DASK_CONFIG["distributed"]["scheduler"]),
         *([doctor_checks.folders(seen)] if seen else []),
         *out,
         *of_job,

@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from ...tasks.base import masking
-from ...tasks.base.control_characters import escaped, json_line
 from ...tasks.base.errors import MillError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.base.masking import escaped, json_line
 
 if TYPE_CHECKING:
     from .show.tables import Line

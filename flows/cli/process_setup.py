@@ -1,10 +1,14 @@
 """The process of a command: file names are UTF-8, standard streams are open, and Ctrl-C and SIGTERM
-end it in the same way at any moment."""
+end it in the same way at any moment.
+
+Until `begin` is called, which is some 0.1 s after the interpreter has started, Ctrl-C ends in a
+traceback of Python's, and SIGTERM by that signal. So this imports little.
+"""
 
 from __future__ import annotations
 
+import atexit
 import io
-import logging
 import os
 import signal
 import sys
@@ -12,16 +16,73 @@ import threading
 import weakref
 from _thread import interrupt_main
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import at_once
-
 if TYPE_CHECKING:
+    import logging
     from sys import UnraisableHookArgs
 
 AGAIN_SECONDS = 0.02  # after which a lost interrupt is raised again
+#: A process's handlers by default.
+DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+_leaves_threads = False
+_code: int | None = None  # of the command that is over
+
+
+def begin() -> None:
+    """Until the command begins, SIGINT and SIGTERM end this process silently: there is nothing to
+    clean up, and a library in C that is interrupted while it is loaded may crash. A signal that
+    somebody else has set stays as it is (`nohup … &`)."""
+    for number in DEFAULTS:
+        if _is_undecided(number):
+            signal.signal(number, _end)
+    atexit.register(_leave)  # the first to be registered is the last to be called
+
+
+def leave_threads() -> None:
+    """This process ends as soon as its command has: some threads would go on for minutes."""
+    global _leaves_threads
+    _leaves_threads = True
+
+
+def over(code: int) -> None:
+    """The command is over and has printed its result: from now on both end the process with its
+    exit code, because other threads and exit handlers may take their time."""
+    global _code
+    _code = code
+    if _leaves_threads:
+        _leave()
+    for number in DEFAULTS:
+        if signal.getsignal(number) is _end:
+            signal.signal(number, partial(_end_by, code))
+
+
+def _is_undecided(number: signal.Signals) -> bool:
+    """Whether nobody but `begin` has set a handler for this signal."""
+    return signal.getsignal(number) in (DEFAULTS[number], _end)
+
+
+def _end(number: int, frame: object) -> None:
+    os._exit(128 + number)
+
+
+def _end_by(code: int, number: int, frame: object) -> None:
+    os._exit(code)
+
+
+def _leave() -> None:
+    """End without clearing the modules, which takes a fifth of a short command's time. An error
+    that nobody caught ends as Python has it; it resets its handlers then: a signal would kill."""
+    for number in DEFAULTS:
+        signal.signal(number, signal.SIG_IGN)
+    if _code is not None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(_code)
 
 
 def ensure_utf8() -> None:
@@ -132,6 +193,7 @@ def interrupts_heard(heard: Heard) -> Iterator[None]:
     whoever handles an interrupt holds it until the command ends. None that Python drops is printed,
     nor one that Prefect logs when the import of its plug-ins is interrupted.
     """
+    import logging  # here: it registers an exit handler, and that of `begin` comes before all
 
     def interrupt(number: int, frame: object) -> None:
         heard.terminated = number == signal.SIGTERM
@@ -153,7 +215,7 @@ def interrupts_heard(heard: Heard) -> Iterator[None]:
         return not (error and was_interrupt(error))
 
     numbers = [signal.SIGTERM]
-    if at_once.is_undecided(signal.SIGINT):
+    if _is_undecided(signal.SIGINT):
         numbers.append(signal.SIGINT)
     former, prefect = sys.unraisablehook, logging.getLogger("prefect.plugins")
     before = {number: signal.signal(number, interrupt) for number in numbers}

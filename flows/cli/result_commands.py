@@ -9,10 +9,10 @@ from itertools import chain
 from pathlib import Path
 
 from ...tasks import storage
-from ...tasks.base.control_characters import json_line
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.base.masking import json_line
 from ...tasks.insight import comparing
 from ...tasks.insight.estimating.what_if import explained
 from ...tasks.publish.published import load

@@ -22,7 +22,7 @@ from .. import serve as serving
 from ..demo.corpus import DEMO_SETTINGS, make_corpus
 from ..run import launch, plans
 from ..settings import PrepareSettings, SampleSettings
-from . import at_once
+from . import process_setup
 from .printing import Declined, Exit, print_answer, print_lines
 from .show import runs
 from .show.tables import print_to
@@ -44,7 +44,7 @@ def _launched(function: Callable[..., JsonObject], *given: StageSettings) -> Jso
         return function(*given)
     finally:
         if launch.server_gone.is_set() or launch.unsent.is_set():
-            at_once.leave_threads()
+            process_setup.leave_threads()
 
 
 def plan(args: argparse.Namespace) -> Exit:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def doctor(args: argparse.Namespace) -> Exit:
-    from ..server import prefect_settings
+    from ..server import import_prefect
     from . import doctor as examination
 
-    prefect_settings.import_prefect()
+    import_prefect()
     return examination.doctor(args, *examination.chosen(args.settings, args.sets))
 
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from ...tasks.base import environment
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import RunError
 from ...tasks.base.logs import log
 from ...tasks.settings.job import Job
 from .. import machine
-from . import address, leaving, local, spawning, upkeep, worker, worker_counts
+from . import address, leaving, local, upkeep, worker, worker_counts
 from .settings import ClusterSettings, TlsSettings, WorkerRange
 from .upkeep import Upkeep
 from .worker_counts import CPU, GPU, Needs
@@ -236,7 +237,7 @@ class Cluster:
 
     def _try_to_start(self) -> None:
         try:
-            with spawning.interrupts_kept_from_workers():
+            with local.interrupts_kept_from_workers():
                 self._start()
             with self._lock:
                 for action in self._on_start:
@@ -256,18 +257,19 @@ class Cluster:
 
         settings = self.settings
         is_local = settings.kind == "local"
-        variables = spawning.variables(self._engines)
-        config = spawning.merged(variables, settings.performance_report, settings.dashboard)
-        environment = spawning.worker_environment(variables)
+        variables = local.variables(self._engines)
+        config = local.merged(variables, settings.performance_report, settings.dashboard)
+        of_workers = local.worker_environment(variables)
         # All stay until the end: a nanny uses them again when it replaces a worker.
-        self._open.enter_context(spawning.without_main())
+        self._open.enter_context(local.without_main())
         self._open.enter_context(dask.config.set(config))
-        self._open.enter_context(spawning.restored(environment))
+        self._open.enter_context(environment.restored([*of_workers, local.PARENT]))
         if is_local:
             what = f"a cluster of {counted(self.size, 'worker')}"
             machine.check(OWN_THREADS + THREADS * self.size, what, "lower cluster.workers")
         self._open.enter_context(local.silent(self._closing))
-        with spawning.environment(environment):
+        # Dask prefers this process's to its configuration.
+        with environment.restored([local.PARENT]), environment.setting(of_workers):
             try:
                 security: Security | None = None  # plain, or left to the cluster class
                 if isinstance(settings.tls, TlsSettings):

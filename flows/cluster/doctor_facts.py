@@ -22,7 +22,7 @@ from ...tasks.settings.job import Job
 from ...tasks.stages import isolate
 from ...tasks.stages.spawn_check import command_line
 from . import gpus
-from .spawning import DASK_CONFIG
+from .local import DASK_CONFIG
 from .worker import adapted
 from .worker_counts import GPU
 

@@ -20,7 +20,7 @@ from ...tasks.stages.listing import entries
 from ..checks import check
 from ..flow_parameters import values
 from ..progress import Progress, waiting
-from ..server import prefect_settings
+from ..server import import_prefect
 from ..settings import History, PrepareSettings, SampleSettings
 from . import execute, run_folder
 
@@ -94,7 +94,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     """Give Prefect its API: the configured server (yields None), or one of this run; meanwhile, the
     workers of `opened` start."""
     # Here because they import Prefect, which takes a second.
-    prefect_settings.import_prefect()
+    import_prefect()
     with importing():
         from ..server.server import LocalServer, check_api, configured_url, quiet, using
 

@@ -28,8 +28,8 @@ from ...tasks.settings.job import Done, Job
 from ...tasks.stages.contract import PER_SHARD
 from ..cluster.calls import NotBegun
 from ..progress import Progress
-from ..server import history, live_artifacts
-from ..server.artifact_text import escaped, markdown, table
+from ..server import artifacts, history
+from ..server.artifacts import escaped, markdown, table
 
 #: In one flow run, each with three task runs: a Prefect server on SQLite records some 25 of them a
 #: second, and a person reads some hundred lines.
@@ -66,7 +66,7 @@ def grouped(seconds: Mapping[str, float], size: int) -> list[list[str]]:
 
 
 class TaskRunGroup:
-    """The shards that share task runs; a board of `flows.server.live_artifacts`. Thread-safe."""
+    """The shards that share task runs; a board of `flows.server.artifacts`. Thread-safe."""
 
     def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
         self.seconds = {shard: seconds[shard] for shard in sorted(shards)}
@@ -194,7 +194,7 @@ class TaskRunObserver(Progress):
     """The observer of a flow run: its steps are Prefect task runs, and an artifact shows how far it
     is and in the end its result, as the board that it is."""
 
-    title = live_artifacts.ABOUT
+    title = artifacts.ABOUT
 
     def __init__(self, job: Job, folder: Path | None = None) -> None:
         super().__init__(folder=folder)
@@ -205,8 +205,8 @@ class TaskRunObserver(Progress):
         self._group_of: dict[str, TaskRunGroup] = {}  # of each shard, while grouped chains run
 
     def __enter__(self) -> Self:
-        key, patience = live_artifacts.KEY, live_artifacts.RUN_CLOSE_SECONDS
-        self._open.enter_context(live_artifacts.Poster([self], key, patience))
+        key, patience = artifacts.KEY, artifacts.RUN_CLOSE_SECONDS
+        self._open.enter_context(artifacts.Poster([self], key, patience))
         return super().__enter__()
 
     @property
@@ -247,7 +247,7 @@ class TaskRunObserver(Progress):
         groups = [TaskRunGroup(part, shards, self._task_run) for part in parts]
         log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups))
         self._group_of = {shard: group for group in groups for shard in group.seconds}
-        with live_artifacts.Poster(groups), ExitStack() as ended:
+        with artifacts.Poster(groups), ExitStack() as ended:
             ended.push(lambda _, error, __: end(groups, error))
             ended.callback(self._group_of.clear)
             yield [shard for part in parts for shard in part]

@@ -1,23 +1,38 @@
-"""Admits requests to a local Prefect server: only to a loopback name, and not from pages of another
-origin. Its pages reach this server alone.
+"""The program of a local Prefect server: Prefect's own application, behind a door that admits
+requests only to a loopback name, and not from pages of another origin. Its pages reach this server
+alone. `server.py` starts it.
 
-Prefect's own login and CSRF protection come after this. They check neither the Host header, so that
-another host name that resolves to the loopback (DNS rebinding) would share its pages' origin; nor
-the origin of a websocket, which browsers open without a CORS check. Its pages ask an analytics host
-each time they load, and its documentation of the API, which asks for no password, runs scripts of a
-CDN.
+Prefect's own login and CSRF protection come after the door. They check neither the Host header, so
+that another host name that resolves to the loopback (DNS rebinding) would share its pages' origin;
+nor the origin of a websocket, which browsers open without a CORS check. Its pages ask an analytics
+host each time they load, and its documentation of the API, which asks for no password, runs scripts
+of a CDN.
+
+The program ends with its parent, even when that is killed: its standard input is a pipe that only
+the parent holds open. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends, and exists on
+Linux only.) The parent passes the listening socket, so no other process can take the port.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
+import os
 import re
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
+
+from ...tasks.base.process_memory import importing
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 LOGIN = "/uttermill"  # the page that signs a browser in, beside those of Prefect's UI
@@ -121,3 +136,46 @@ def _refusal(headers: Headers, path: str) -> tuple[str, int] | None:
     if DOCUMENTATION.fullmatch(path):
         return "this server does not describe its API: see Prefect's documentation", 404
     return None
+
+
+GRACE_SECONDS = 10.0
+
+
+def watch_parent() -> None:
+    """End this process when standard input ends: by SIGTERM first, then at once."""
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    os._exit(1)
+
+
+def main(socket_fd: int) -> None:
+    threading.Thread(target=watch_parent, name="watch-parent", daemon=True).start()
+
+    with importing():
+        import uvicorn
+        from prefect.server.api.server import create_app
+        from prefect.settings import get_current_settings
+
+    home = Path(get_current_settings().home)
+    home.mkdir(parents=True, exist_ok=True)
+    # Two servers that migrate one new database at the same time would break it. The kernel drops
+    # the lock when the process ends, however it ends.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    gate = os.open(home / ".uttermill-server.lock", flags, 0o600)
+    fcntl.flock(gate, fcntl.LOCK_EX)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            try:
+                await super().startup(sockets)
+            finally:
+                os.close(gate)
+
+    config = uvicorn.Config(Door(create_app()), log_level="warning")
+    Server(config).run(sockets=[socket.socket(fileno=socket_fd)])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -242,7 +242,7 @@ class LocalServer:
         if home := os.environ.get("PREFECT_HOME"):  # which may be relative
             environment["PREFECT_HOME"] = os.path.abspath(os.path.expanduser(home))
         return subprocess.Popen(
-            python("-m", f"{__package__}._server_child", str(self._socket.fileno())),
+            python("-m", f"{__package__}.door", str(self._socket.fileno())),
             env=environment,
             cwd="/",  # Alembic puts the current folder first on the import path
             stdin=subprocess.PIPE,

@@ -125,8 +125,8 @@ def _load(settings: Settings) -> Transcriber:
         from moonshine_voice.transcriber import Transcriber
 
         # The engine reads it when it creates sessions, and has no option for it.
-        single = None if settings.all_cores else "1"
-        with environment.setting("MOONSHINE_ORT_SINGLE_THREAD", single):
+        single = {} if settings.all_cores else {"MOONSHINE_ORT_SINGLE_THREAD": "1"}
+        with environment.setting(single):
             return Transcriber(str(locate()), ModelArch.TINY, options=options)
     except (ImportError, OSError, RuntimeError) as error:
         raise ConfigError(f"the recogniser moonshine cannot be loaded: {error}") from error

@@ -9,8 +9,8 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import ConfigError
@@ -91,45 +91,24 @@ def of_child() -> dict[str, str]:
 
 
 @contextmanager
-def setting(name: str, value: str | None) -> Iterator[None]:
-    """Set a variable for a library that has no option for it, then restore it; None: nothing."""
-    if value is None:
-        yield
-        return
-    before = os.environ.get(name)
-    os.environ[name] = value
+def restored(names: Iterable[str]) -> Iterator[None]:
+    """Inside, these variables may change; in the end they are as before."""
+    before = {name: os.environ.get(name) for name in names}
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
-def with_home() -> Iterator[None]:
-    """Set HOME to `/`, as login does, for a user with neither HOME nor a passwd entry, as in a
-    container: some libraries need a home when they are imported."""
-    try:
-        Path.home()
-    except RuntimeError:
-        with setting("HOME", "/"):
-            yield
-    else:
-        yield
-
-
-@contextmanager
-def loopback_without_proxy() -> Iterator[None]:
-    """Bypass proxies for this machine's servers: no proxy can reach its loopback."""
-    # Libraries read the lower-case name first.
-    exceptions = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
-    missing = [host for host in LOOPBACK if host not in exceptions.split(",")]
-    value = ",".join([*filter(None, [exceptions]), *missing])
-    with ExitStack() as names:
-        for name in ("no_proxy", "NO_PROXY"):
-            names.enter_context(setting(name, value))
+def setting(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for a library that has no option for it, or for children; then restore them."""
+    with restored(values):
+        os.environ.update(values)
         yield
 
 
@@ -147,12 +126,19 @@ DEFAULTS = {
 @contextmanager
 def set_up() -> Iterator[None]:
     """Inside, libraries send no usage data, have a home, and reach this machine's servers without
-    a proxy."""
-    with ExitStack() as scope:
-        for name, value in DEFAULTS.items():
-            scope.enter_context(setting(name, os.environ.get(name, value)))
-        scope.enter_context(with_home())
-        scope.enter_context(loopback_without_proxy())
+    a proxy, which cannot reach its loopback."""
+    values = {name: os.environ.get(name, value) for name, value in DEFAULTS.items()}
+    try:
+        Path.home()
+    except RuntimeError:
+        # As login does, for a user with neither HOME nor a passwd entry, as in a container: some
+        # libraries need a home when they are imported.
+        values["HOME"] = "/"
+    # Libraries read the lower-case name first.
+    exceptions = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
+    missing = [host for host in LOOPBACK if host not in exceptions.split(",")]
+    spared = ",".join([*filter(None, [exceptions]), *missing])
+    with setting({**values, "no_proxy": spared, "NO_PROXY": spared}):
         yield
 
 

@@ -5,16 +5,37 @@ record.
 Of a URL, only parts that are known to be harmless stay: `scheme://host/path`, and a few fields of
 the query (PUBLIC). All other parts may grant access, whatever their names. Outside URLs, values of
 settings named like a secret are hidden, and so is the text after such a name and `=`.
+
+Control characters in names and texts that people read are escaped: terminal codes, line breaks,
+lone surrogates, or marks that reverse the direction of text (`\\u202e`) would forge lines, or show
+another name.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from functools import lru_cache
 from typing import Any
 
-from . import control_characters
+#: Controls, line and paragraph separators, lone surrogates, and marks that override or isolate a
+#: direction. Combining marks and joiners stay: scripts and emoji need them.
+_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped(text: str) -> str:
+    """The text on one line, with control characters as Python escapes: `\\n`, `\\x1b`."""
+    if text.isprintable():
+        return text
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def json_line(value: object) -> str:
+    """The value as one line of JSON that parses back exactly and is safe to print."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
 
 HIDDEN = "***"
 #: Fields of a query that choose what is read and grant nothing.
@@ -110,7 +131,7 @@ def _without_user(rest: str) -> str:
 
 def sentence(words: str) -> str:
     """A message masked and on one line, without control characters."""
-    return control_characters.escaped(text(words))
+    return escaped(text(words))
 
 
 def lines(words: str) -> str:

@@ -32,8 +32,8 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 from pydantic import model_validator
 
-from ..base.control_characters import json_line
 from ..base.json_types import JsonObject
+from ..base.masking import json_line
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow, ClipTurnRow
 from ..settings import Threshold
 from ..storage import tables, write_atomic

@@ -33,7 +33,7 @@ from pydantic import model_validator
 
 from .. import scoring, storage
 from ..base import language_codes
-from ..base.control_characters import escaped
+from ..base.masking import escaped
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from ..recording.names import OVER_ALL
 from ..settings import Threshold

@@ -44,11 +44,6 @@ def of_worker(engines: Mapping[str, str] | None) -> dict[str, str]:
     return {**ALWAYS, **(EVERYTHING if engines is None else engines)}
 
 
-def load(modules: Mapping[str, str]) -> None:
-    for name, attribute in modules.items():
-        getattr(import_module(name), attribute)
-
-
 def fatal(engines: Mapping[str, str] | None) -> str | None:
     """Which library ends a process that loads it, and how, for people. As slow as a worker's
     start."""
@@ -79,7 +74,7 @@ def fatal(engines: Mapping[str, str] | None) -> str | None:
 def main() -> None:
     for name, attribute in json.loads(sys.argv[1]).items():
         print(name, flush=True)
-        load({name: attribute})
+        getattr(import_module(name), attribute)
 
 
 if __name__ == "__main__":

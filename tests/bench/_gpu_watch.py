@@ -63,7 +63,7 @@ def kind_of(process: psutil.Process, root: int) -> str:
     if process.pid == root:
         return "flow"
     words = " ".join(process.cmdline())
-    if "_server_child" in words or "prefect" in words:
+    if "server.door" in words or "prefect" in words:
         return "server"
     return "worker" if "spawn_main" in words or "multiprocessing" in words else "other"
 

@@ -14,7 +14,7 @@ import types
 import dask.config
 from distributed import Scheduler, Worker, get_worker
 
-from uttermill.flows.cluster import spawning
+from uttermill.flows.cluster import local
 from uttermill.flows.cluster import worker as real
 from uttermill.tasks.settings.job import Cost, Done, Job
 
@@ -82,7 +82,7 @@ async def until_input_ends() -> None:
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     if sys.argv[1] == "scheduler":
-        dask.config.set(spawning.merged({}))  # as with infra/dask.yaml
+        dask.config.set(local.merged({}))  # as with infra/dask.yaml
         asyncio.run(schedule())
     else:
         dask.config.set(QUIET)

@@ -153,8 +153,7 @@ sys.exit(main())
 @pytest.mark.parametrize(
     "module",
     [
-        "uttermill.tasks", nightly("uttermill.flows.cli.process_setup"),
-        nightly("uttermill.flows.cli.arguments"), "pyarrow",
+        "uttermill.tasks", nightly("uttermill.flows.cli.arguments"), "pyarrow",
         nightly("uttermill.flows.cli.tool_commands"), "uttermill.tasks.plugins",
     ],
 )  # fmt: skip
@@ -205,7 +204,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 command_line.COMMANDS["schema"] = command
 if moment == "scope":
-    environment.with_home = Scope
+    environment.set_up = Scope
 sys.argv.append("schema")
 sys.exit(main())
 """

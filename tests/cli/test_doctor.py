@@ -10,7 +10,7 @@ import pytest
 from tests.cli.test_show import said
 from uttermill.flows.cli import doctor, doctor_checks
 from uttermill.flows.cli.doctor_checks import Finding
-from uttermill.flows.cluster import doctor_facts, spawning
+from uttermill.flows.cluster import doctor_facts, local
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks.audio import codecs
 from uttermill.tasks.base import memory_limits
@@ -134,7 +134,7 @@ def test_hosts_are_counted() -> None:
 
 
 def test_a_scheduler_without_the_configuration_is_told() -> None:
-    ours = spawning.DASK_CONFIG["distributed"]["scheduler"]
+    ours = local.DASK_CONFIG["distributed"]["scheduler"]
     assert doctor_checks.scheduler(ours, ours).ok
     found = doctor_checks.scheduler({**ours, "allowed-failures": 3}, ours)
     assert not found.ok
@@ -214,7 +214,7 @@ def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_workers_that_do_not_start_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
+    monkeypatch.setattr(local, "version", lambda name: "9.9")
     assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=1), doctor.Places()) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False

@@ -17,8 +17,8 @@ import pytest
 
 from tests.helpers import corpus, tiers
 from uttermill.flows import cli
-from uttermill.tasks.base.control_characters import escaped, json_line
 from uttermill.tasks.base.logs import log, sent_to
+from uttermill.tasks.base.masking import escaped, json_line
 
 #: A colour, a title, a line break, a C1 code, turned directions, markup of rich and spreadsheets.
 NAMES = (

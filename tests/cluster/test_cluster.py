@@ -24,7 +24,7 @@ from tests.helpers import corpus
 from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say, slow_result
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cli.command_line import main
-from uttermill.flows.cluster import calls, doctor_facts, spawning, worker_counts, workers
+from uttermill.flows.cluster import calls, doctor_facts, local, worker_counts, workers
 from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
@@ -269,7 +269,7 @@ def test_preload_names_what_is_missing() -> None:
     script = [sys.executable, "-c", code, "multiprocessing.spawn import spawn_main"]
     result = subprocess.run(
         script, cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, **spawning.variables(NONE)},
+        env={**os.environ, **local.variables(NONE)},
     )  # fmt: skip
     assert "RunError: this worker lacks nonesuch" in result.stderr
     assert "install uttermill" in result.stderr
@@ -403,7 +403,7 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
 
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
+    monkeypatch.setattr(local, "version", lambda name: "9.9")
     with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as other:
         with pytest.raises(RunError, match=r"this worker has uttermill .* and the client 9\.9"):
             _ = other.client

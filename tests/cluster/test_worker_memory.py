@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from uttermill.flows.cluster import spawning
+from uttermill.flows.cluster import local
 
 LARGEST_BLOCK = 8 * 1500**2 * 4  # bytes: the attention of Whisper base over 30 s, of one layer
 SECOND_TIME = f"""
@@ -36,7 +36,7 @@ print(faults[1])
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="these are variables of glibc")
 def test_memory_of_the_encoder_is_kept() -> None:
     """Fetching its pages anew in each layer took a quarter of the encoder's CPU time."""
-    told = dict(os.environ) | spawning.worker_environment({})
+    told = dict(os.environ) | local.worker_environment({})
     command = [sys.executable, "-c", SECOND_TIME]
     found = subprocess.run(command, env=told, capture_output=True, text=True, check=True)
     assert int(found.stdout) < 100  # 17,579 pages in all

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import corpus
 from uttermill.flows import settings
 from uttermill.flows.cli.show import tables
-from uttermill.flows.server.artifact_text import failure, markdown
+from uttermill.flows.server.artifacts import failure, markdown
 from uttermill.tasks.accounting import broken
 from uttermill.tasks.base.errors import NothingLeft, TooManyFailed
 from uttermill.tasks.insight import report

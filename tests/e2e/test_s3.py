@@ -15,8 +15,8 @@ from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
 from tests.plugins import gate
 from uttermill.flows import cli
-from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import storage
+from uttermill.tasks.base.environment import setting
 from uttermill.tasks.publish.upkeep import checkpoints
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import versions
@@ -85,7 +85,7 @@ def test_runs_from_s3_into_s3_and_every_command_on_them(
     assert told(site.run(chosen))["dataset"] == f"{out}/datasets/v0001"
     assert version(s3, out) == quiet
 
-    with environment(s3.environment):
+    with setting(s3.environment):
         stages = look(capsys, "status", out)["stages"]
         assert {stage["items_to_compute"] for stage in stages.values()} == {0}
         assert look(capsys, "ledger", out)["utterances"]["packaged"] == COUNT
@@ -143,7 +143,7 @@ def test_kill_of_the_whole_run_in_a_stage_and_while_publishing(
     told(site.run(chosen))
     assert version(s3, out) == quiet
     assert s3.content(out)["datasets/latest"] == b"v0001"
-    with environment(s3.environment):
+    with setting(s3.environment):
         assert verify(versions.named(storage.place(out))) == []
         assert checkpoints.verify(storage.place(out)).faults == []
 
@@ -169,7 +169,7 @@ def test_what_cannot_work_is_said_before_anything_starts(
     out = out if "://" in out else str(site.home / "refused")
     chosen = settings(site, out, source)
     s3fs.S3FileSystem.clear_instance_cache()  # it has the account of the tests
-    with environment({**s3.environment, **changed}):
+    with setting({**s3.environment, **changed}):
         ended = look(capsys, "run", str(chosen), code=2)
     s3fs.S3FileSystem.clear_instance_cache()
     assert words in ended["error"]

@@ -15,9 +15,9 @@ from tests.helpers import corpus
 from tests.helpers.deciding import WHEN, drop_some
 from tests.helpers.s3_server import BUCKET, S3
 from uttermill.flows import cli
-from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import storage
 from uttermill.tasks.accounting import summary
+from uttermill.tasks.base.environment import setting
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings.job import Job
@@ -220,7 +220,7 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bucket(s3: S3, request: pytest.FixtureRequest) -> Iterator[str]:
-    with environment(s3.environment):
+    with setting(s3.environment):
         yield f"s3://{BUCKET}/{request.node.name}"
 
 

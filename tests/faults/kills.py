@@ -109,7 +109,7 @@ class Tally:
 PROBED = """
 import sys
 words = " ".join(sys.orig_argv)
-if "._server_child" not in words and "resource_tracker" not in words:
+if ".server.door" not in words and "resource_tracker" not in words:
     import tests.plugins.gated_probe
 """
 
@@ -169,7 +169,7 @@ def server_of(run: Started) -> list[psutil.Process]:
     with suppress(psutil.Error):
         return [
             child for child in psutil.Process(run.pid).children()
-            if any(word.endswith("._server_child") for word in child.cmdline())
+            if any(word.endswith(".server.door") for word in child.cmdline())
         ]  # fmt: skip
     return []
 

@@ -18,9 +18,10 @@ from threadpoolctl import threadpool_limits
 
 from tests.faults import seeds
 from tests.helpers import tiers
-from uttermill.flows.cluster import spawning
+from uttermill.flows.cluster import local
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.tasks.base import environment
 from uttermill.tasks.stages.spawn_check import started_afresh
 
 ROUNDS = 2  # calls of each resampler a thread
@@ -35,9 +36,9 @@ def threaded(workers: int, threads: int, folder: Path) -> Iterator[Any]:
     made: Any = distributed.LocalCluster
     client: Any = distributed.Client
     with (
-        spawning.without_main(),
-        dask.config.set(spawning.merged(spawning.variables())),
-        spawning.environment(spawning.worker_environment(spawning.variables())),
+        local.without_main(),
+        dask.config.set(local.merged(local.variables())),
+        environment.setting(local.worker_environment(local.variables())),
         made(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1", memory_limit="4GB",
             dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},

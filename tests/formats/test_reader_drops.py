@@ -14,7 +14,7 @@ from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from uttermill.flows import cli
 from uttermill.flows.cli.show import runs
-from uttermill.flows.server.artifact_text import markdown
+from uttermill.flows.server.artifacts import markdown
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
 from uttermill.tasks.formats import ReaderLimits, metadata_csv, nemo, wenet

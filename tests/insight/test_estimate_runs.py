@@ -14,7 +14,7 @@ from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from uttermill.flows import cli
 from uttermill.flows.run import estimates
-from uttermill.flows.server import live_artifacts
+from uttermill.flows.server import artifacts
 from uttermill.flows.server.server import using
 from uttermill.flows.settings import SampleSettings
 from uttermill.tasks.base.schema import METRICS
@@ -92,7 +92,7 @@ def test_the_forecast_holds(both: Both) -> None:
 
 
 def test_the_forecast_stands_in_prefect(both: Both, prefect_server: Server) -> None:
-    which = ArtifactFilter.model_validate({"key": {"any_": [live_artifacts.KEY]}})
+    which = ArtifactFilter.model_validate({"key": {"any_": [artifacts.KEY]}})
     with using(prefect_server.url), get_client(sync_client=True) as client:
         texts = [str(found.data) for found in client.read_artifacts(artifact_filter=which)]
     mine = [text for text in texts if f"5 of {COUNT} recordings tried" in text]

@@ -18,19 +18,17 @@ import pytest
 from prefect.logging.handlers import PrefectConsoleHandler
 
 from uttermill.flows import cli
-from uttermill.flows.cluster import spawning
+from uttermill.flows.cluster import local
 from uttermill.flows.server import server
 
 ROOT = Path(__file__).parents[2]
 
 #: Name, its package, and what uses it.
 PRIVATE = [
-    ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/spawning.py"),
-    ("multiprocessing.context:SpawnProcess._Popen", "python", "flows/cluster/early.py"),
-    ("multiprocessing.process:BaseProcess._bootstrap", "python", "flows/cluster/early.py"),
+    ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/local.py"),
     ("distributed:SpecCluster._start", "distributed", "flows/cluster/local.py"),
     ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/local.py"),
-    ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
+    ("prefect.server.api.server:create_app", "prefect", "flows/server/door.py"),
 ]
 
 
@@ -57,24 +55,24 @@ def test_workers_alone_are_spawned_without_the_main_module(monkeypatch: pytest.M
     # A process that shares tests with others (pytest-xdist) has none of its own.
     monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     original = multiprocessing.spawn.get_preparation_data
-    main = set(original("x")) & set(spawning.MAIN_KEYS)
+    main = set(original("x")) & set(local.MAIN_KEYS)
     assert main, "control: this process has a main module"
-    with spawning.without_main():
-        with spawning.without_main():
+    with local.without_main():
+        with local.without_main():
             pass
         prepared = multiprocessing.spawn.get_preparation_data
         workers = prepared("Dask Worker process (from Nanny)")
-        assert {name: workers[name] for name in spawning.MAIN_KEYS if name in workers} == {
+        assert {name: workers[name] for name in local.MAIN_KEYS if name in workers} == {
             "init_main_from_name": "uttermill.flows.cluster.nodes"
         }
-        assert set(prepared("a user's own process")) & set(spawning.MAIN_KEYS) == main
+        assert set(prepared("a user's own process")) & set(local.MAIN_KEYS) == main
     assert multiprocessing.spawn.get_preparation_data is original
 
 
 def test_dask_names_its_workers_so() -> None:
     import distributed.nanny
 
-    assert re.search(rf'name="[^"]*{spawning.NANNY}', inspect.getsource(distributed.nanny))
+    assert re.search(r'name="[^"]*Nanny', inspect.getsource(distributed.nanny))
 
 
 def test_prefects_handlers_are_quiet_for_a_while_only() -> None:

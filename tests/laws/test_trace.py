@@ -20,7 +20,7 @@ def test_calls_of_the_product_are_counted_in_all_threads() -> None:
 
 
 def test_a_generator_is_one_call() -> None:
-    with trace.entered() as calls, environment.setting("UTTERMILL_TRACED", "1"):
+    with trace.entered() as calls, environment.setting({"UTTERMILL_TRACED": "1"}):
         pass
     assert calls[environment.setting.__wrapped__.__code__] == 1  # type: ignore[attr-defined]
 

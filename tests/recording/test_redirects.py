@@ -14,9 +14,9 @@ import pytest
 from tests.helpers import corpus
 from tests.helpers.loopback import Web, web
 from tests.helpers.tiers import nightly
-from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import plugins
 from uttermill.tasks.asr import SpeechClip, openai_api
+from uttermill.tasks.base.environment import setting
 from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
 from uttermill.tasks.recording import Ignored, Locator, Recording, container
 from uttermill.tasks.settings import Source
@@ -106,7 +106,7 @@ def test_s3_is_not_redirected(here: Web, elsewhere: Web) -> None:
     import s3fs
 
     s3fs.S3FileSystem.clear_instance_cache()  # those of other tests know another endpoint
-    with environment(account), pytest.raises(ConfigError, match="cannot be read"):
+    with setting(account), pytest.raises(ConfigError, match="cannot be read"):
         listed("jsonl", "s3://bucket/list.jsonl")
     s3fs.S3FileSystem.clear_instance_cache()
     assert here.asked != []

@@ -17,8 +17,8 @@ import pytest
 
 from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
-from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import plugins, storage
+from uttermill.tasks.base.environment import setting
 from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
 from uttermill.tasks.recording import Ignored, Locator, Recording, container, unreachable
 from uttermill.tasks.recording.guard import file_state
@@ -31,7 +31,7 @@ ROOT = f"s3://{BUCKET}/lists"
 
 @pytest.fixture(autouse=True)
 def account(s3: S3) -> Iterator[None]:
-    with environment(s3.environment):
+    with setting(s3.environment):
         yield
     urls.close_all()
 

@@ -145,7 +145,7 @@ def test_a_user_without_a_home(place: Path) -> None:
 
 def test_a_home_that_is_known_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    with environment.with_home():
+    with environment.set_up():
         assert Path.home() == tmp_path
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from uttermill.flows import progress
 from uttermill.flows.progress import Progress
-from uttermill.flows.server import artifact_text
+from uttermill.flows.server import artifacts
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*([A-Za-z])")
 
@@ -206,7 +206,7 @@ def test_the_time_left_of_a_stalled_stage_does_not_count_up(now: list[float]) ->
         told.append(bars.standing()[0].left)
     assert told == [pytest.approx(250.0), pytest.approx(200.0), None]
     assert bars.line().endswith("transcribe 0.17 of 1.00 h, 2.9 x real time, nothing done for 2:30")
-    assert "| nothing done for 2:30 |" in artifact_text._stages(bars.standing())
+    assert "| nothing done for 2:30 |" in artifacts._stages(bars.standing())
     bars.advance("transcribe", 600)
     assert bars.standing()[0].left == pytest.approx(2400 * 210 / 1200)
 

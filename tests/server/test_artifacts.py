@@ -9,7 +9,7 @@ from prefect.utilities.names import generate_slug
 
 from uttermill.flows.progress import Progress, Standing
 from uttermill.flows.server import history
-from uttermill.flows.server.artifact_text import STOOD, WORST, escaped, failure, markdown
+from uttermill.flows.server.artifacts import STOOD, WORST, escaped, failure, markdown
 from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
 
 OUT = Path("/data/prepared")

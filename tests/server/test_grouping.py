@@ -19,7 +19,7 @@ from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.run import task_run_groups
 from uttermill.flows.run.cluster_executor import ClusterExecutor
-from uttermill.flows.server import history, live_artifacts
+from uttermill.flows.server import artifacts, history
 from uttermill.tasks.base.errors import CorruptManifest, RunError
 from uttermill.tasks.runs import prefect_tasks
 from uttermill.tasks.runs.executor import Step
@@ -249,7 +249,7 @@ def test_posting_is_bounded_and_the_last_text_is_never_lost(
 ) -> None:
     posted: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        live_artifacts, "post", lambda c, r, known, text, key, title: posted.append((title, text))
+        artifacts, "post", lambda c, r, known, text, key, title: posted.append((title, text))
     )
 
     class Board:
@@ -261,7 +261,7 @@ def test_posting_is_bounded_and_the_last_text_is_never_lost(
             return text or None
 
     some = [Board(str(n)) for n in range(50)]
-    shown = live_artifacts.Poster(some)
+    shown = artifacts.Poster(some)
     run: Any = SimpleNamespace(id=UUID(int=0), run_count=1)
     shown._run = run
     for board in some:

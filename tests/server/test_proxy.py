@@ -21,7 +21,7 @@ def test_exceptions_are_added_and_taken_back(
         monkeypatch.delenv(name, raising=False)
     for name, value in before.items():
         monkeypatch.setenv(name, value)
-    with environment.loopback_without_proxy():
+    with environment.set_up():
         for name in ("no_proxy", "NO_PROXY"):
             hosts = os.environ[name].split(",")
             assert sorted(set(hosts) - {".lab"}) == ["127.0.0.1", "::1", "localhost"]

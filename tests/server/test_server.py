@@ -26,7 +26,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 
 from tests.helpers.shared_server import Server
-from uttermill.flows.cli import at_once, run_commands
+from uttermill.flows.cli import process_setup, run_commands
 from uttermill.flows.run import launch
 from uttermill.flows.run.cluster_executor import map_chains
 from uttermill.flows.server import history, server
@@ -95,7 +95,7 @@ def test_what_a_server_does_not_record_in_time_is_not_waited_for(
     """A restarted one on a busy machine: for a minute after its result, the process went on."""
     left: list[str] = []
     monkeypatch.setattr(history, "wait_until_recorded", lambda *_, **__: False)
-    monkeypatch.setattr(at_once, "leave_threads", lambda: left.append("threads"))
+    monkeypatch.setattr(process_setup, "leave_threads", lambda: left.append("threads"))
     result = run_commands._launched(lambda: launch._run_flow(one_task, None))
     launch.unsent.clear()
     assert (result, left) == ({"task_runs": 1}, ["threads"])

@@ -17,9 +17,9 @@ import pytest
 from tests.helpers import corpus, tiers
 from tests.helpers.loopback import web
 from uttermill.flows import cli, serve, settings
-from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import storage
 from uttermill.tasks.base import masking
+from uttermill.tasks.base.environment import setting
 from uttermill.tasks.base.errors import ConfigError, MillError
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.storage import store_errors, urls
@@ -167,7 +167,7 @@ def test_a_run_with_such_links_leaves_none_of_it(
     file.write_text(json.dumps(licensed))
     out = licensed["out"]
     secret = {"AWS_SECRET_ACCESS_KEY": f"{WORD}-of-the-environment"}
-    with environment(secret):
+    with setting(secret):
         for words in (
             ["plan", str(file)], ["run", str(file)], ["status", out],
             ["ledger", out], ["ledger", out, "--items"], ["report", out], ["verify", out],

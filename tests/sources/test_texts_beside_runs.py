@@ -10,8 +10,8 @@ import pytest
 
 from tests.helpers import corpus, films
 from tests.helpers.s3_server import BUCKET, S3
-from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import pipeline
+from uttermill.tasks.base.environment import setting
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Ignored
@@ -207,7 +207,7 @@ def test_references_without_words_are_dropped_from_lists_too(tmp_path: Path, bac
 
 @pytest.fixture
 def account(s3: S3) -> Iterator[None]:
-    with environment(s3.environment):
+    with setting(s3.environment):
         yield
     urls.close_all()
 

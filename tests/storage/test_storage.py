@@ -17,9 +17,9 @@ import pytest
 from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
 from uttermill.flows import settings
-from uttermill.flows.cluster.spawning import environment
 from uttermill.flows.run import run_folder
 from uttermill.tasks import storage
+from uttermill.tasks.base.environment import setting
 from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
 from uttermill.tasks.publish import package
 from uttermill.tasks.publish.upkeep import checkpoints, prune
@@ -37,7 +37,7 @@ FORMATS = ("wenet", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wen
 
 @pytest.fixture(autouse=True)
 def account(s3: S3) -> Iterator[None]:
-    with environment(s3.environment):
+    with setting(s3.environment):
         yield
     urls.close_all()
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ....tasks.base.control_characters import escaped
 from ....tasks.base.counting import counted
 from ....tasks.base.json_types import JsonObject
+from ....tasks.base.masking import escaped
 from ...formatting import clock
 
 READ_AS = "read_as_"  # codes of files that were used but are not recordings: texts, turns

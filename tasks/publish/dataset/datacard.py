@@ -23,8 +23,8 @@ from ... import plugins, storage
 from ...accounting import summary
 from ...accounting.summary import Totals
 from ...base import json_types, masking
-from ...base.control_characters import escaped
 from ...base.counting import counted
+from ...base.masking import escaped
 from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE, about
 from ...formats import Hashes
 from ...recording import forgotten

@@ -247,7 +247,7 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
         return
     spawn = multiprocessing.get_context("spawn")
     with (
-        environment.setting(environment.SAFE_PATH, "1"),
+        environment.setting({environment.SAFE_PATH: "1"}),
         ProcessPoolExecutor(workers, spawn) as pool,
     ):
         try:

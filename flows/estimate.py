@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from prefect import flow
 
 from ..tasks import pipeline, storage
+from ..tasks.accounting import metrics
 from ..tasks.base.json_types import JsonObject
 from ..tasks.insight.estimating import forecast, sample
 from ..tasks.insight.estimating.forecast import Costs, Forecast, Sizes
@@ -32,7 +33,7 @@ from . import prepare
 from .checks import check
 from .cluster import worker_counts
 from .flow_parameters import among, takes
-from .run import estimates, metrics, run_folder
+from .run import estimates, run_folder
 from .run.cluster_executor import ClusterExecutor, cluster_of, opened
 from .run.task_run_groups import TaskRunObserver
 from .server import artifacts

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ...tasks import storage
-from ...tasks.accounting.metrics import Place, Trace, row
+from ...tasks.accounting.metrics import Metrics, Place, Trace, place_of, row
 from ...tasks.base.logs import log
 from ...tasks.plugins import gpu, loading
 from ...tasks.runs.executor import Chain
@@ -29,7 +29,6 @@ from ..cluster.cluster import Cluster
 from ..cluster.settings import ClusterSettings
 from ..cluster.worker_counts import CPU, GPU
 from ..progress import Progress
-from .metrics import Metrics, place_of
 
 MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
 DASK_REPORT = "dask-performance.html"
@@ -88,7 +87,7 @@ class ClusterExecutor:
             return self._on_worker(call, args)
         with CostMeter() as meter:
             result = call.work(*args)
-        self.metrics.here(call, meter.cost, args)
+        self.metrics.here(call.stage, call.step, meter.cost, args)
         return result
 
     def ready(self) -> float:
@@ -135,7 +134,7 @@ class ClusterExecutor:
         return map_chains(args, run, width, self.dispatcher.cancel)
 
     def _on_worker(self, call: Call[Result], args: tuple[object, ...]) -> Result:
-        place, trace = place_of(call, args, CPU), Trace()
+        place, trace = place_of(call.stage, call.step, args, CPU), Trace()
         with self.metrics.failing(place, trace):
             ended: tuple[Result, Cost] = self.dispatcher.run(
                 worker.run_call,

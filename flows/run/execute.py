@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from ...tasks import pipeline, storage
-from ...tasks.accounting import broken, summary
+from ...tasks.accounting import broken, metrics, summary
 from ...tasks.base import masking
 from ...tasks.base.errors import UNREACHABLE, MillError, OutLocked
 from ...tasks.base.json_types import Arrived, JsonObject
@@ -39,7 +39,7 @@ from ...tasks.storage import lock, owners, tables, versions
 from ..checks import check
 from ..cluster import worker_counts
 from ..settings import PrepareSettings
-from . import estimates, ledger_items, metrics, plans, prometheus, report, run_folder
+from . import estimates, ledger_items, plans, prometheus, report, run_folder
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do avoids
     from ..cluster.cluster import Cluster
@@ -122,7 +122,7 @@ class Body:
             **result_of(self.job, ended),
             "deaths": losses,
             "task_runs": task_runs,
-            "stragglers": measured.stragglers(),
+            "stragglers": metrics.stragglers(measured.table()),
             "wall_seconds": round(time.monotonic() - self.began, 3),
         }
         self.run.finish(result)

@@ -1,4 +1,5 @@
-"""OUT/runs/<id>/metrics.parquet: the cost of every worker call; finds slow shards.
+"""OUT/runs/<id>/metrics.parquet: the cost of every worker call, collected in the flow's process and
+written once at the end; finds slow shards.
 
 There is one row for each call: a stage of a shard, an output shard, a batch of the listing. Reused
 results have no row. The numbers depend on the clock and the machine, so no dataset contains them.
@@ -6,18 +7,23 @@ results have no row. The numbers depend on the clock and the machine, so no data
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..base.json_types import JsonObject
-from ..base.schema import MetricRow
+from ..base.logs import log
+from ..base.schema import METRICS, MetricRow
 from ..settings.job import Cost
-from ..storage import tables, write_atomic
+from ..storage import owners, tables, write_atomic
 
 NAME = "metrics.parquet"
 
@@ -25,6 +31,8 @@ TIMES = 3.0  # stragglers take more than this multiple of the median
 LEAST_SHARDS = 4  # of a stage, for a meaningful median
 LEAST_AUDIO = 10.0  # s; calls with less are mostly fixed cost
 LEAST_WALL = 5.0  # s; shorter calls are never stragglers
+SHOWN = 3  # stragglers that are printed
+BATCH = 4096  # rows held as Python objects
 
 
 @dataclass(slots=True)
@@ -44,6 +52,11 @@ class Place:
     step: str = "run"  # probe, run, facts, gather, write or check
     shard: str = ""  # or the number of an output shard or batch
     kind: str = ""  # of worker
+
+
+def place_of(stage: str, step: str, args: tuple[object, ...], kind: str) -> Place:
+    """The place of a call that is not of one shard; its numbers stand for the shard."""
+    return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)
 
 
 def row(
@@ -89,8 +102,72 @@ def row(
     }
 
 
+class Metrics:
+    """Rows of `metrics.parquet`; every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._full: list[pa.RecordBatch] = []  # compact: a corpus of 100,000 hours has 300,000 rows
+        self._rows: list[MetricRow] = []
+
+    @contextmanager
+    def failing(self, place: Place, trace: Trace) -> Iterator[None]:
+        """Inside, a call that raises an error is recorded with it."""
+        try:
+            yield
+        except Exception as error:
+            self.add(row(place, trace, None, error=type(error).__name__))
+            raise
+
+    def here(self, stage: str, step: str, cost: Cost, args: tuple[object, ...] = ()) -> None:
+        """Record a call in the flow's own process."""
+        self.add(row(place_of(stage, step, args, ""), Trace(cost.started, 1), cost))
+
+    def add(self, row: MetricRow) -> None:
+        with self._lock:
+            self._rows.append(row)
+            if len(self._rows) >= BATCH:
+                self._full.append(pa.RecordBatch.from_pylist(self._rows, schema=METRICS))
+                self._rows = []
+
+    def table(self) -> pa.Table:
+        with self._lock:
+            last = pa.RecordBatch.from_pylist(self._rows, schema=METRICS)
+            return pa.Table.from_batches([*self._full, last])
+
+    def first(self) -> JsonObject | None:
+        rows = [r for r in self.table().to_pylist() if r["worker"] and r["started"] is not None]
+        return min(rows, key=lambda row: row["started"], default=None)
+
+    def gap(self) -> float:
+        """Median seconds that a worker waits between two stages; 0.0 when unknown."""
+        last: dict[str, float] = {}
+        gaps = []
+        rows = [r for r in self.table().to_pylist() if r["step"] == "run" and r["wall_seconds"]]
+        for row in sorted(rows, key=lambda row: row["started"]):
+            begin = row["started"].timestamp()
+            if row["worker"] in last:
+                gaps.append(max(0.0, begin - last[row["worker"]]))
+            last[row["worker"]] = begin + row["wall_seconds"]
+        return median(gaps) if gaps else 0.0
+
+
 def save(table: pa.Table, path: Path) -> None:
     write_atomic(path, tables.parquet(table, compression="zstd"))
+
+
+@contextmanager
+def recorded(folder: Path, measured: Metrics | None = None) -> Iterator[Metrics]:
+    """Metrics (new ones, or `measured`), written to the run's folder at the end, except after kill
+    -9."""
+    measured = measured or Metrics()
+    try:
+        yield measured
+    finally:
+        try:
+            save(measured.table(), folder / NAME)
+        except OSError as error:  # must not hide the run's result, or its own error
+            log.warning("no %s was written: %s", NAME, owners.told(error, folder))
 
 
 def rates(table: pa.Table) -> pa.Table:
@@ -142,3 +219,14 @@ def stragglers(table: pa.Table) -> list[JsonObject]:
         }
         for row in slow
     ]
+
+
+def lines(stragglers: list[JsonObject]) -> list[str]:
+    sentences = [
+        f"Straggler: {s['stage']} of {s['shard']} took {s['times_median']:.1f} × the median, "
+        f"{s['seconds_per_audio_second']:.3g} s per second of audio, {s['wall_seconds']:.0f} s on "
+        f"worker {s['worker']} of {s['host']}."
+        for s in stragglers[:SHOWN]
+    ]
+    more = len(stragglers) - SHOWN
+    return [*sentences, f"{more} more are in metrics.parquet."] if more > 0 else sentences

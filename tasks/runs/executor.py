@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ..accounting.broken import BrokenCount, Unreachable
 from ..base.json_types import Arrived, Balance, JsonObject, Summary
@@ -182,7 +182,7 @@ class Alone(Here):
     """
 
     def __init__(
-        self, most_seconds: float, begun: LastBegun, ran: Callable[[Call[Any], Cost], None]
+        self, most_seconds: float, begun: LastBegun, ran: Callable[[str, str, Cost], None]
     ) -> None:
         self._most, self._begun, self._ran = most_seconds, begun, ran
 
@@ -191,7 +191,7 @@ class Alone(Here):
             raise WorkersNeeded
         with CostMeter() as meter:
             result = call.work(*args)
-        self._ran(call, meter.cost)
+        self._ran(call.stage, call.step, meter.cost)
         return result
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:

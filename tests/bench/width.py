@@ -136,10 +136,10 @@ def measured(
     from uttermill.flows.cluster import worker
     from uttermill.flows.cluster.settings import ClusterSettings
     from uttermill.flows.run.cluster_executor import cluster_of, opened
-    from uttermill.flows.run.metrics import Metrics
     from uttermill.flows.run.task_run_groups import TaskRunObserver
     from uttermill.flows.server import history
     from uttermill.tasks import pipeline
+    from uttermill.tasks.accounting.metrics import Metrics
     from uttermill.tasks.base.schema import RECORDINGS
     from uttermill.tasks.settings.job import Done, Job
     from uttermill.tasks.shard_store import manifest

@@ -19,9 +19,9 @@ from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL, temporary_s
 
 from tests.helpers import corpus, tiers
 from uttermill.flows import cli, machine
-from uttermill.flows.run import metrics, report, run_folder
+from uttermill.flows.run import report, run_folder
 from uttermill.flows.server import login, server
-from uttermill.tasks.accounting import metrics as stored_metrics
+from uttermill.tasks.accounting import metrics
 from uttermill.tasks.base import environment
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.base.logs import log, sent_to
@@ -369,7 +369,7 @@ def test_what_could_not_be_written_beside_the_results_says_where(
     def full(*_: object) -> None:
         raise error_of(errno.ENOSPC)
 
-    monkeypatch.setattr(stored_metrics, "save", full)
+    monkeypatch.setattr(metrics, "save", full)
     monkeypatch.setattr(report, "_same_as_before", full)
     with metrics.recorded(tmp_path):
         pass

@@ -25,7 +25,6 @@ from tests.faults.command import Site
 from tests.helpers import corpus
 from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.settings import ClusterSettings
-from uttermill.flows.run import metrics as collecting
 from uttermill.flows.run import prometheus
 from uttermill.flows.run.cluster_executor import ClusterExecutor
 from uttermill.tasks.accounting import metrics
@@ -169,7 +168,7 @@ def test_fixed_cost_makes_no_straggler() -> None:
 
 
 def test_what_never_came_back_has_a_row_and_no_rate() -> None:
-    collected = collecting.Metrics()
+    collected = metrics.Metrics()
     trace = Trace(1.0, 6, 6, 12.5, True)
     with pytest.raises(RunError), collected.failing(Place("filter", shard="s"), trace):
         raise RunError("x")
@@ -182,10 +181,10 @@ def test_what_never_came_back_has_a_row_and_no_rate() -> None:
 def test_rows_of_a_run_are_written_however_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collecting, "BATCH", 4)
+    monkeypatch.setattr(metrics, "BATCH", 4)
 
     def fails() -> None:
-        with collecting.recorded(tmp_path) as collected:
+        with metrics.recorded(tmp_path) as collected:
             for n in range(10):
                 place, began = Place("filter", shard=f"s{n}"), cost(started=100.0 + n)
                 collected.add(metrics.row(place, Trace(98.0, 1), began, 30.0, 2, 1))
@@ -289,12 +288,12 @@ def test_at_most_three_stragglers_are_told() -> None:
         "host": "node7",
         "deaths": 0,
     }
-    assert collecting.lines([]) == []
-    assert collecting.lines([one]) == [
+    assert metrics.lines([]) == []
+    assert metrics.lines([one]) == [
         "Straggler: filter of shard-000001 took 4.2 × the median, 0.5 s per second of audio, 31 s "
         "on worker cpu-1 of node7."
     ]
-    told = collecting.lines([one] * 5)
+    told = metrics.lines([one] * 5)
     assert len(told) == 4
     assert told[-1] == "2 more are in metrics.parquet."
 

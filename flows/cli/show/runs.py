@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from rich import filesize
 from rich.text import Text
 
+from ....tasks.accounting import metrics
 from ....tasks.base.counting import counted
 from ....tasks.base.json_types import JsonObject
 from ... import formatting
 from ...formatting import clock, error_rates, forecast_rows, gigabytes, new_in_words
-from ...run import metrics
 from .tables import Line, aside, broken, funnel, table
 
 UNEXPLAINED = (

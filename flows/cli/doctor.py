@@ -20,13 +20,12 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.plugins import source_code
 from ...tasks.runs import likeness
 from ...tasks.settings.job import Job
-from ..cluster import doctor_facts, local, worker
+from ..cluster import local, proofs, worker
 from ..cluster.cluster import Cluster
+from ..cluster.proofs import Finding
 from ..cluster.settings import ClusterSettings
 from ..run import run_folder
 from ..settings import read
-from . import doctor_checks
-from .doctor_checks import Finding
 from .printing import Exit, print_answer
 from .show.tables import Line, table
 
@@ -57,7 +56,7 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
         ):
             wanted = cluster.await_all()
             ask = partial(cluster.client.run, on_error="return")
-            answers: JsonObject = ask(doctor_facts.gather)
+            answers: JsonObject = ask(proofs.gather)
             seen = {folder: ask(os.path.exists, folder) for folder in places.sources}
             out = [_out(places.out, ask)] if places.out else []
             # Read with Dask's own function: the scheduler may have no uttermill.
@@ -78,18 +77,18 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
         for address, answer in answers.items()
         if isinstance(answer, Exception)
     ]
-    workers: doctor_facts.Facts = {a: f for a, f in answers.items() if not isinstance(f, Exception)}
-    pins = doctor_checks.pinned(workers, settings.workers_per_gpu)
-    proven = [proof(workers) for proof in doctor_checks.PROOFS]
-    of_workers = doctor_checks.each_worker(workers)
+    workers: proofs.Facts = {a: f for a, f in answers.items() if not isinstance(f, Exception)}
+    pins = proofs.pinned(workers, settings.workers_per_gpu)
+    proven = [proof(workers) for proof in proofs.PROOFS]
+    of_workers = proofs.each_worker(workers)
     both = [
-        doctor_checks.memory(),
-        doctor_checks.scheduler(scheduler, local.DASK_CONFIG["distributed"]["scheduler"]),
-        *([doctor_checks.folders(seen)] if seen else []),
+        proofs.memory(),
+        proofs.scheduler(scheduler, local.DASK_CONFIG["distributed"]["scheduler"]),
+        *([proofs.folders(seen)] if seen else []),
         *out,
         *of_job,
     ]
-    return [doctor_checks.joined(workers, wanted), *silent, *of_workers, *proven, pins, *both]
+    return [proofs.joined(workers, wanted), *silent, *of_workers, *proven, pins, *both]
 
 
 def _of_job(
@@ -99,20 +98,20 @@ def _of_job(
         return
     calls = {
         address: client.submit(
-            worker.trusting(doctor_facts.computing), job, workers=[address], pure=False
+            worker.trusting(proofs.computing), job, workers=[address], pure=False
         )
         for address in workers
     }
-    computing: dict[str, doctor_facts.Computing] = {}
+    computing: dict[str, proofs.Computing] = {}
     for address, call in calls.items():
         try:
             computing[address] = call.result(timeout=LONGEST_S)
         except Exception as error:  # any error raised on the worker
             yield Finding(address, False, f"it could not report its code and libraries: {error}")
-    yield doctor_checks.models(computing)
+    yield proofs.models(computing)
     if settings.kind != "local":  # its workers are processes of this installation
         ours, files = likeness.of_this_process(job), source_code.by_file(job)
-        yield doctor_checks.alike(computing, ours, files, settings.mixed)
+        yield proofs.alike(computing, ours, files, settings.mixed)
 
 
 def _out(out: Path, ask: Callable[..., Any]) -> Finding:
@@ -121,7 +120,7 @@ def _out(out: Path, ask: Callable[..., Any]) -> Finding:
     try:
         # Its name marks it as a file being written (`local.is_temporary`).
         with tempfile.TemporaryDirectory("x.tmp", ".", home) as folder:
-            return doctor_checks.out(out, ask(os.access, folder, os.W_OK))
+            return proofs.out(out, ask(os.access, folder, os.W_OK))
     except OSError as error:
         return Finding("OUT", False, f"{out} cannot be written to from here: {error.strerror}")
 

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.bench.transcribe import Said
-from uttermill.flows.cli import doctor_checks
-from uttermill.flows.cluster import doctor_facts, gpus
+from uttermill.flows.cluster import gpus, proofs
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks import scoring
@@ -46,15 +45,15 @@ def pins() -> JsonObject:
         tempfile.TemporaryDirectory() as folder,
         Cluster(settings, Path(folder) / "workers", gpu=True) as cluster,
     ):
-        workers = cluster.client.run(doctor_facts.gather)
-    finding = doctor_checks.pinned(workers)
+        workers = cluster.client.run(proofs.gather)
+    finding = proofs.pinned(workers)
     assert finding.ok, finding.detail
     seen = {str(fact["name"]): fact["visible"] for fact in workers.values()}
     expected = set(there) if there else set(chosen)
     assert {name for name in seen.values() if name} == expected, seen
     assert any(name == "" for name in seen.values()), "no worker without a GPU"
     if there:
-        lacking = doctor_checks.cuda_devices(workers)
+        lacking = proofs.cuda_devices(workers)
         assert lacking.ok, lacking.detail
     return {"gpus": len(there), "workers": seen, "names_only": not there}
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cli.test_show import said
-from uttermill.flows.cli import doctor, doctor_checks
-from uttermill.flows.cli.doctor_checks import Finding
-from uttermill.flows.cluster import doctor_facts, local
+from uttermill.flows.cli import doctor
+from uttermill.flows.cluster import local, proofs
+from uttermill.flows.cluster.proofs import Finding
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks.audio import codecs
 from uttermill.tasks.base import memory_limits
@@ -21,13 +21,13 @@ def good() -> dict[str, dict[str, Any]]:
     """Facts of two sound workers."""
     fact: dict[str, Any] = {
         "command": "python -c from multiprocessing.spawn import spawn_main; spawn_main()",
-        "modules": dict.fromkeys(doctor_facts.ENGINES, True),
+        "modules": dict.fromkeys(proofs.ENGINES, True),
         "loaded_at": 1.0,
         "ready_at": 2.0,
         "prefect": False,
-        "caps": dict.fromkeys(doctor_facts.CAPS, "1"),
+        "caps": dict.fromkeys(proofs.CAPS, "1"),
         "pools": {"openblas": 1},
-        "versions": doctor_facts.versions(),
+        "versions": proofs.versions(),
         "local": "/w",
         "temp_fault": None,
         "providers": ["CPUExecutionProvider"],
@@ -54,36 +54,36 @@ def on_gpus(*devices: str, **wrong: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_sound_facts_pass_every_proof() -> None:
-    assert [proof(good()).name for proof in doctor_checks.PROOFS if not proof(good()).ok] == []
+    assert [proof(good()).name for proof in proofs.PROOFS if not proof(good()).ok] == []
 
 
 @pytest.mark.parametrize(
     ("proof", "wrong"),
     [
-        (doctor_checks.start_method, {"command": "python flow.py"}),
+        (proofs.start_method, {"command": "python flow.py"}),
         (
-            doctor_checks.start_method,
+            proofs.start_method,
             {"command": "python -c from multiprocessing.forkserver import main"},
         ),
-        (doctor_checks.modules_loaded, {"loaded_at": None}),
-        (doctor_checks.modules_loaded, {"ready_at": None}),
-        (doctor_checks.modules_loaded, {"loaded_at": 3.0}),
-        (doctor_checks.modules_loaded, {"modules": {"resampy": False}}),
-        (doctor_checks.thread_caps, {"caps": {"OMP_NUM_THREADS": "8"}}),
-        (doctor_checks.thread_caps, {"caps": {"OMP_NUM_THREADS": None}}),
-        (doctor_checks.thread_caps, {"pools": {"openblas": 2}}),
-        (doctor_checks.one_task, {"threads": 8}),
-        (doctor_checks.onnx_providers, {"providers": []}),
-        (doctor_checks.cuda_devices, {"cuda_fault": "no driver"}),
-        (doctor_checks.pinned, {"visible": "0", "visible_at_start": "0"}),
-        (doctor_checks.pinned, {"visible": None, "visible_at_start": None}),
-        (doctor_checks.codecs_readable, {"codecs": {"mp3": "LibsndfileError: no"}}),
-        (doctor_checks.temporary_directories, {"temp": "/w/b"}),
-        (doctor_checks.temporary_directories, {"temp": "/tmp"}),
-        (doctor_checks.temporary_directories, {"temp_fault": "read-only"}),
-        (doctor_checks.disk_free, {"free": 10**6}),
-        (doctor_checks.versions_equal, {"versions": {"numpy": "1.0"}}),
-        (doctor_checks.no_prefect, {"prefect": True}),
+        (proofs.modules_loaded, {"loaded_at": None}),
+        (proofs.modules_loaded, {"ready_at": None}),
+        (proofs.modules_loaded, {"loaded_at": 3.0}),
+        (proofs.modules_loaded, {"modules": {"resampy": False}}),
+        (proofs.thread_caps, {"caps": {"OMP_NUM_THREADS": "8"}}),
+        (proofs.thread_caps, {"caps": {"OMP_NUM_THREADS": None}}),
+        (proofs.thread_caps, {"pools": {"openblas": 2}}),
+        (proofs.one_task, {"threads": 8}),
+        (proofs.onnx_providers, {"providers": []}),
+        (proofs.cuda_devices, {"cuda_fault": "no driver"}),
+        (proofs.pinned, {"visible": "0", "visible_at_start": "0"}),
+        (proofs.pinned, {"visible": None, "visible_at_start": None}),
+        (proofs.codecs_readable, {"codecs": {"mp3": "LibsndfileError: no"}}),
+        (proofs.temporary_directories, {"temp": "/w/b"}),
+        (proofs.temporary_directories, {"temp": "/tmp"}),
+        (proofs.temporary_directories, {"temp_fault": "read-only"}),
+        (proofs.disk_free, {"free": 10**6}),
+        (proofs.versions_equal, {"versions": {"numpy": "1.0"}}),
+        (proofs.no_prefect, {"prefect": True}),
     ],
 )
 def test_each_proof_has_a_control(proof: Any, wrong: dict[str, Any]) -> None:
@@ -98,53 +98,51 @@ def test_the_memory_limit_is_shown_with_its_source(monkeypatch: pytest.MonkeyPat
     for size, fits in ((10**9, True), (10**8, False)):
         limit = memory_limits.Limit(size, "memory.max of the cgroup /slurm/7")
         monkeypatch.setattr(memory_limits, "of_run", lambda limit=limit: limit)
-        found = doctor_checks.memory()
+        found = proofs.memory()
         assert found.ok == fits
         assert f"{size / 1e9:.2f} GB for a run on this machine (memory.max of" in found.detail
-    assert "GB for the main process" in doctor_checks.memory().detail
+    assert "GB for the main process" in proofs.memory().detail
 
 
 def test_pins() -> None:
-    assert doctor_checks.pinned(good()).ok
-    found = doctor_checks.pinned(on_gpus("0", "1"))
+    assert proofs.pinned(good()).ok
+    found = proofs.pinned(on_gpus("0", "1"))
     assert (found.ok, found.detail) == (True, "2 workers on 2 GPUs")
-    assert "2 workers share GPU 1" in doctor_checks.pinned(on_gpus("1", "1")).detail
-    assert doctor_checks.pinned(on_gpus("1", "1"), per_gpu=2).ok
-    assert doctor_checks.pinned(on_gpus("1", "1", host="another")).ok
+    assert "2 workers share GPU 1" in proofs.pinned(on_gpus("1", "1")).detail
+    assert proofs.pinned(on_gpus("1", "1"), per_gpu=2).ok
+    assert proofs.pinned(on_gpus("1", "1", host="another")).ok
     for seen in ("", None, "0,1"):
-        found = doctor_checks.pinned(on_gpus("0", visible=seen, visible_at_start=seen))
+        found = proofs.pinned(on_gpus("0", visible=seen, visible_at_start=seen))
         assert (found.ok, found.detail.startswith("gpu-0 has CUDA_VISIBLE")) == (False, True)
-    assert "when it loaded" in doctor_checks.pinned(on_gpus("0", visible_at_start="0,1")).detail
+    assert "when it loaded" in proofs.pinned(on_gpus("0", visible_at_start="0,1")).detail
 
 
 def test_hosts_are_counted() -> None:
     two = {"a": {**good()["a"], "host": "one"}, "b": {**good()["b"], "host": "other"}}
-    assert doctor_checks.joined(two).detail == "2 joined, on 2 hosts: one (1), other (1)"
-    assert doctor_checks.joined(good()).detail == "2 joined, on 1 host: h (2)"
-    assert not doctor_checks.joined({}).ok
-    fewer = doctor_checks.joined(good(), wanted=3)
+    assert proofs.joined(two).detail == "2 joined, on 2 hosts: one (1), other (1)"
+    assert proofs.joined(good()).detail == "2 joined, on 1 host: h (2)"
+    assert not proofs.joined({}).ok
+    fewer = proofs.joined(good(), wanted=3)
     assert (fewer.ok, fewer.detail) == (
         False, "2 joined (the settings ask for 3), on 1 host: h (2)",
     )  # fmt: skip
     same = {name: {**fact, "temp": "/w/same"} for name, fact in two.items()}
-    assert doctor_checks.temporary_directories(same).ok  # each on its own disk
-    assert not doctor_checks.temporary_directories(
-        {n: {**f, "host": "h"} for n, f in same.items()}
-    ).ok
+    assert proofs.temporary_directories(same).ok  # each on its own disk
+    assert not proofs.temporary_directories({n: {**f, "host": "h"} for n, f in same.items()}).ok
 
 
 def test_a_scheduler_without_the_configuration_is_told() -> None:
     ours = local.DASK_CONFIG["distributed"]["scheduler"]
-    assert doctor_checks.scheduler(ours, ours).ok
-    found = doctor_checks.scheduler({**ours, "allowed-failures": 3}, ours)
+    assert proofs.scheduler(ours, ours).ok
+    found = proofs.scheduler({**ours, "allowed-failures": 3}, ours)
     assert not found.ok
     assert "allowed-failures 3 (ours 0)" in found.detail
-    assert not doctor_checks.scheduler({}, ours).ok
+    assert not proofs.scheduler({}, ours).ok
 
 
 def test_a_folder_that_a_worker_does_not_see_is_told() -> None:
-    assert doctor_checks.folders({"/data": {"a": True, "b": True}}).ok
-    found = doctor_checks.folders({"/data": {"a": True, "b": False}})
+    assert proofs.folders({"/data": {"a": True, "b": True}}).ok
+    found = proofs.folders({"/data": {"a": True, "b": False}})
     assert (found.ok, found.detail.startswith("b does not see /data")) == (False, True)
 
 
@@ -179,7 +177,7 @@ def test_whose_cluster_is_examined(tmp_path: Path) -> None:
 
 
 def test_what_each_worker_sees_is_shown() -> None:
-    shown = doctor_checks.each_worker(on_gpus("GPU-8f1c"))
+    shown = proofs.each_worker(on_gpus("GPU-8f1c"))
     assert [(finding.name, finding.ok) for finding in shown] == [("b", True), ("gpu-0", True)]
     assert shown[0].detail.startswith("tcp://h:1 on h; ")
     assert "CPU 1; CUDA_VISIBLE_DEVICES ''; CPUExecutionProvider" in shown[0].detail

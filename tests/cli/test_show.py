@@ -11,9 +11,9 @@ from rich.console import Console
 
 from uttermill.flows import cli, formatting, settings
 from uttermill.flows.cli import doctor, setting_listing
-from uttermill.flows.cli.doctor_checks import Finding
 from uttermill.flows.cli.show import results, runs, tables
 from uttermill.flows.cli.show.tables import print_to
+from uttermill.flows.cluster.proofs import Finding
 from uttermill.flows.progress import Progress
 from uttermill.flows.run.ledger_items import COLUMNS
 from uttermill.flows.server.server import quiet

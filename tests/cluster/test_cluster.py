@@ -22,9 +22,8 @@ from pydantic import ValidationError
 from tests.faults.command import soon
 from tests.helpers import corpus
 from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say, slow_result
-from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cli.command_line import main
-from uttermill.flows.cluster import calls, doctor_facts, local, worker_counts, workers
+from uttermill.flows.cluster import calls, local, proofs, worker_counts, workers
 from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
@@ -364,8 +363,8 @@ def test_the_replacement_of_a_killed_worker_is_proven(cluster: Cluster) -> None:
     with pytest.raises(KilledWorker):
         cluster.submit(kill_me, 0.0).result()
     assert soon(lambda: len(cluster.client.nthreads()) == 1)
-    workers = cluster.client.run(doctor_facts.gather)
-    for proof in (*doctor_checks.PROOFS, doctor_checks.pinned):
+    workers = cluster.client.run(proofs.gather)
+    for proof in (*proofs.PROOFS, proofs.pinned):
         assert proof(workers).ok, proof(workers)
     [seen] = cluster.client.run(confined).values()
     assert seen["pid"] != before

@@ -15,8 +15,7 @@ import pytest
 from tests.helpers import corpus, on_worker
 from tests.plugins import seen
 from uttermill.flows import checks, settings
-from uttermill.flows.cli import doctor_checks
-from uttermill.flows.cluster import doctor_facts
+from uttermill.flows.cluster import proofs
 from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
@@ -62,16 +61,16 @@ def cluster(notes: Path) -> Iterator[Cluster]:
 def test_each_worker_sees_its_gpu_and_no_other(cluster: Cluster) -> None:
     assert not cluster.started
     assert (cluster.kinds, cluster.size, cluster.count(GPU)) == ((CPU, GPU), 3, 2)
-    workers = cluster.client.run(doctor_facts.gather)
+    workers = cluster.client.run(proofs.gather)
     assert {w["name"]: (w["visible"], w["resources"]) for w in workers.values()} == {
         "gpu-0": ("0", {GPU: 1}), "gpu-1": ("GPU-8f1c", {GPU: 1}), "cpu-0": ("", {CPU: 1}),
     }  # fmt: skip
     # Only the proof of CUDA may mind that no GPU is here; and pins were there before all else. The
     # preload came in time, though it left the engines out.
-    faults = [proof.__name__ for proof in doctor_checks.PROOFS if not proof(workers).ok]
+    faults = [proof.__name__ for proof in proofs.PROOFS if not proof(workers).ok]
     assert set(faults) <= {"cuda_devices", "modules_loaded"}
-    assert "no preload" not in doctor_checks.modules_loaded(workers).detail
-    assert doctor_checks.pinned(workers).detail == "2 workers on 2 GPUs"
+    assert "no preload" not in proofs.modules_loaded(workers).detail
+    assert proofs.pinned(workers).detail == "2 workers on 2 GPUs"
     assert {cluster.submit(on_worker.visible).result() for _ in range(4)} == {""}
     assert (cluster.live(GPU), cluster.live(CPU)) == (2, 1)
 

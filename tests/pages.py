@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tests.helpers import forms
-from uttermill.flows.cli.arguments import parser as command_parser
+from uttermill.flows.cli.command_line import parser as command_parser
 from uttermill.flows.cli.printing import Exit
 from uttermill.flows.run import prometheus
 from uttermill.tasks import plugins

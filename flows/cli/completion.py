@@ -19,7 +19,7 @@ from ...tasks.base import shelves
 from ...tasks.base.errors import CODES
 from ...tasks.models import registry
 from . import setting_listing
-from .arguments import parser
+from .command_line import parser
 
 PATHS = ("SETTINGS.yaml", "OUT", "DATASET", "DIR", "FOLDER", "PATH", "FILE")
 #: Shell functions by metavar.

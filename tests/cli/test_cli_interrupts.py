@@ -153,7 +153,7 @@ sys.exit(main())
 @pytest.mark.parametrize(
     "module",
     [
-        "uttermill.tasks", nightly("uttermill.flows.cli.arguments"), "pyarrow",
+        "uttermill.tasks", nightly("uttermill.flows.cli.command_line"), "pyarrow",
         nightly("uttermill.flows.cli.tool_commands"), "uttermill.tasks.plugins",
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.test_commands import told
 from tests.helpers import corpus
 from uttermill.flows import cli, settings
-from uttermill.flows.cli import arguments, completion
+from uttermill.flows.cli import command_line, completion
 from uttermill.flows.run import run_folder
 from uttermill.tasks import pipeline
 from uttermill.tasks.publish.upkeep import verify
@@ -333,7 +333,7 @@ def test_a_version_that_is_removed_meanwhile_is_not_called_damaged(
 
 
 def test_every_argument_is_explained() -> None:
-    top = arguments.parser()
+    top = command_line.parser()
     (commands,) = (a for a in top._actions if isinstance(a, argparse._SubParsersAction))
     silent = {
         (name, action.metavar or action.dest)

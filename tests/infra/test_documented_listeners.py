@@ -19,7 +19,7 @@ from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.listeners import LOOPBACK, Place
 from tests.helpers.namespaces import Network, network
 from tests.infra.test_infra import commands
-from uttermill.flows.cli.arguments import parser as command_parser
+from uttermill.flows.cli.command_line import parser as command_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

@@ -32,7 +32,7 @@ from tests.faults.command import Site, differences, soon
 from tests.helpers import corpus, image, listeners
 from tests.helpers.listeners import Place
 from uttermill.flows import settings
-from uttermill.flows.cli.arguments import parser as command_parser
+from uttermill.flows.cli.command_line import parser as command_parser
 from uttermill.flows.cluster import leaving
 from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
 

@@ -60,7 +60,7 @@ def test_compose_commands_name_the_profile_of_what_they_run() -> None:
 
 
 def parsed(command: list[str]) -> bool:
-    from uttermill.flows.cli.arguments import parser
+    from uttermill.flows.cli.command_line import parser
 
     if command[0] != "uttermill":
         return unknown(command) == []

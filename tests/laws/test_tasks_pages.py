@@ -16,7 +16,7 @@ import soundfile as sf
 from tests import pages
 from tests.helpers import corpus, tiers
 from uttermill.flows import cli
-from uttermill.flows.cli.arguments import parser as command_parser
+from uttermill.flows.cli.command_line import parser as command_parser
 from uttermill.flows.demo import voice
 from uttermill.flows.demo.corpus import Line, speak
 from uttermill.flows.run import launch, run_folder

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ...tasks import plugins
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
-from ...tasks.insight import comparing
+from ...tasks.insight import comparing, frequent_texts
 from ...tasks.plugins.rules import Limit
 from ...tasks.publish.published import Dataset
 from ...tasks.settings import THRESHOLD, roles
@@ -316,7 +316,7 @@ def hours(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
 # Texts that several clips have, near-equal ones as one: adverts, jingles, prompts.
 
 MOST = 100  # groups in a response
-NAMED, LETTERS = 20, 4000  # texts of a group, and characters of theirs, that fit into an address
+LETTERS = 4000  # characters of the texts of a group that fit into an address
 
 
 def texts_of_items(corpus: Corpus, items: Items, chosen: Choice) -> JsonObject:
@@ -328,23 +328,14 @@ def texts_of_items(corpus: Corpus, items: Items, chosen: Choice) -> JsonObject:
     sql = f"SELECT item FROM {items.name} WHERE {chosen.sql} ORDER BY item"
     with corpus.cursor() as cursor:
         members = queries.column(cursor, sql, *chosen.values)
-    group = corpus.text_groups(items)[members]
-    asked = pa.table({"item": members[group >= 0], "number": group[group >= 0]})
+    asked = pa.table({"item": members, "number": corpus.text_groups(items)[members]})
     column = items.compared_text
-    with corpus.cursor() as cursor:
-        rows = queries.joined(
-            cursor,
-            asked,
-            f"WITH variants AS (SELECT number, {identifier(column)} AS text, count(*) AS n, "
-            "sum(seconds) / 3600 AS length, "
-            "coalesce(sum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 AS kept "
-            f"FROM given JOIN {items.name} USING (item) GROUP BY ALL) "
-            "SELECT first(text ORDER BY n DESC, text) AS name, count(*) AS different, "
-            f"list(text ORDER BY n DESC, text)[:{NAMED}] AS same, sum(n)::BIGINT AS items, "
-            "sum(length) AS hours, sum(kept) AS kept_hours, count(*) OVER () AS kinds "
-            "FROM variants GROUP BY number HAVING sum(n) > 1 "
-            f"ORDER BY items DESC, number LIMIT {MOST}",
-        ).to_pylist()
+    clips = (
+        f"SELECT number, {identifier(column)} AS text, seconds, outcome "
+        f"FROM given JOIN {items.name} USING (item)"
+    )
+    with corpus.cursor() as cursor, queries.given(cursor, asked):
+        rows = frequent_texts.of_clips(cursor, clips, MOST)
     kinds = [row.pop("kinds") for row in rows]
     for row in rows:
         same: list[str] = []

@@ -17,10 +17,11 @@ from ...tasks.audio.channels import Listened
 from ...tasks.base.arrays import RATE, Int16s
 from ...tasks.base.errors import CorruptManifest, ItemError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.insight import judged
 from ...tasks.plugins.annotation_kinds import Array, Events
 from ...tasks.publish.published import samples_of
 from ...tasks.recording import Locator
-from ...tasks.shard_store import annotated, blobs, hidden, manifest
+from ...tasks.shard_store import annotated, hidden, manifest
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.speech import silero
 from ...tasks.storage.queries import identifier
@@ -147,13 +148,9 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
         if clip_row["outcome"] == "packaged" and (ready := _tar(corpus, items, item)):
             return ready
         stored = corpus.utterance(clip_row["recording"], clip_row["id"])
-        if stored is not None:
-            shard, utterance = stored
-            packed = utterance.heard.packed
-            if packed is not None and not packed["error_code"]:
-                with suppress(CorruptManifest, OSError):  # it is gone
-                    pcm = blobs.read(corpus.out, shard, packed)
-                    return hidden.silenced(pcm, utterance.muted), int(packed["rate"])
+        with suppress(CorruptManifest, OSError):  # it is gone
+            if stored is not None and (pcm := judged.stored_pcm(corpus.out, *stored)):
+                return pcm
     else:
         last = corpus.rows(
             f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?',

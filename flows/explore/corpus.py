@@ -18,13 +18,13 @@ from ...tasks import storage
 from ...tasks.base.arrays import Int32s
 from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.insight import judged
 from ...tasks.recording import Locator
 from ...tasks.recording.tracks import locator_of
 from ...tasks.scoring import near_texts
 from ...tasks.settings import FilterSettings
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import hidden, manifest
-from ...tasks.shard_store.shard_view import ShardView
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.storage import queries, versions
 from ...tasks.storage.queries import identifier, literal
@@ -57,8 +57,7 @@ class Run:
 def _decided(run: Run, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
     if run.job is None:
         return {}
-    view = ShardView(run.job, shard)
-    view.recordings = [r for r in view.recordings if r["recording"] == recording]
+    view = judged.of_recordings(run.job, shard, [recording])
     return {u.cut.id: u for u in view.transcribed()}
 
 
@@ -188,7 +187,7 @@ class Corpus:
         """(start, end) in s of the spans of a recording that rules on text mute."""
         places: list[tuple[float, float]] = []
         for one in self._utterances(recording)[1].values():
-            if one.muted and (packed := one.heard.packed):
+            if one.muted and (packed := judged.packed(one)):
                 begin, rate = one.cut.start / one.cut.rate, packed["rate"]
                 spans = hidden.muted_spans(one.muted)
                 places += [(begin + low / rate, begin + high / rate) for low, high in spans]

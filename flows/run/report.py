@@ -23,7 +23,6 @@ from ...tasks.base import environment, masking
 from ...tasks.base.errors import MillError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
-from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.settings.job import Job
 from ...tasks.storage import owners, versions, write_atomic
 from . import SETTINGS, SUMMARY
@@ -141,9 +140,8 @@ def request(job: Job, folder: Path) -> Request:
         return asked(ledger=ledger, counts=summary.of_ledger(ledger))
     described = versions.described(version)
     return asked(
-        ledger=version / LEDGER_FILE,
         counts=described,
-        version=version.name,
+        version=version,
         scores=summary.errors_of(version),
         libraries=described["libraries"],
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import nsmallest
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -40,11 +38,6 @@ class BrokenCount:
     recordings: int = 0
     failed: int = 0
     first: list[Broken] = field(default_factory=list)
-
-
-def of_parts(parts: Iterable[pa.Table], most: int) -> list[Broken]:
-    """`of_ledger` for a ledger in portions of whole recordings."""
-    return nsmallest(most, (broken for part in parts for broken in of_ledger(part, most)))
 
 
 def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:

@@ -230,33 +230,19 @@ def schema(path: Path) -> pa.Schema:
         return pq.read_schema(file)
 
 
-def row_group_count(path: Path) -> int:
-    with arrow(path) as file:
-        return int(pq.read_metadata(file).num_row_groups)
-
-
 def row_groups(
     path: Path,
     columns: Sequence[str] | None = None,
     opened: Opened = arrow,
-    every: int = 1,
     **options: object,
 ) -> Iterator[pa.Table]:
-    """A table, or these columns in this order, one row group at a time; only each `every`th."""
+    """A table, or these columns in this order, one row group at a time."""
     wanted = None if columns is None else list(columns)
     for part in parts(path):
         with opened(part) as file, pq.ParquetFile(file, **options) as table:
-            for number in range(0, table.num_row_groups, every):
+            for number in range(table.num_row_groups):
                 rows = table.read_row_group(number, columns=wanted)
                 yield rows if wanted is None else rows.select(wanted)
-
-
-def rows(path: Path, numbers: Int64s) -> pa.Table:
-    """Rows of a table by their sorted numbers; reads the row groups that have some of them."""
-    columns = schema(path)
-    with Slices(path, columns.names) as slices:
-        taken = [slices.read(number, 1) for number in numbers.tolist()]
-    return pa.concat_tables([columns.empty_table(), *taken])
 
 
 class Slices(ExitStack):

@@ -21,7 +21,7 @@ from uttermill.flows.explore.corpus import Corpus, Run
 from uttermill.tasks import pipeline
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.insight import report
+from uttermill.tasks.insight import judged, report
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.insight.report.clips import Sample, look_up
 from uttermill.tasks.publish.upkeep import verify
@@ -77,7 +77,8 @@ def test_people_hear_what_is_packaged(base: Path, tmp_path: Path) -> None:
     ledger: Any = corpus.ledger(version)
     shown = [Sample(row) for row in ledger if row["utterance"] in packaged]
     look_up(job, shown)
-    assert {s.row["utterance"]: s.pcm and s.pcm["sha256"] for s in shown} == packaged
+    stored = ((s.row["utterance"], judged.packed(s.utterance)) for s in shown)
+    assert {clip: row and row["sha256"] for clip, row in stored} == packaged
     explored = Explored(job, tmp_path / "home")
     items = explored.items()
     for row in explored.rows(f"SELECT item, id FROM {items.name} WHERE outcome = 'packaged'"):

@@ -16,9 +16,8 @@ from tests.text.test_near_texts import ADVERT
 from uttermill.flows import cli
 from uttermill.flows.run import report as run_report
 from uttermill.tasks.base.schema import UTTERANCES_FILE
-from uttermill.tasks.insight import report
+from uttermill.tasks.insight import frequent_texts, report
 from uttermill.tasks.insight.estimating import planning
-from uttermill.tasks.insight.report import page
 from uttermill.tasks.storage import queries
 
 
@@ -27,35 +26,24 @@ def write(folder: Path, texts: list[str | None], **more: list[int]) -> None:
     pq.write_table(pa.table({"normalised": texts, **counts, **more}), folder / UTTERANCES_FILE)
 
 
+def found(folder: Path, most: int = 20) -> list[tuple[str, int, float, int]]:
+    """The text, the clips, their seconds and the different texts of each group."""
+    return [
+        (row["name"], row["items"], round(3600 * row["hours"], 6), row["different"])
+        for row in frequent_texts.of_version(folder, most, queries.MEMORY)
+    ]
+
+
 def test_texts_of_several_clips_come_by_their_number(tmp_path: Path) -> None:
     write(tmp_path, ["b", "a", "b", "once", None, None, "", "", "a", "b", "x" * 300, "x" * 300])
-    found = page.texts_of_version(tmp_path).texts
-    assert found[:2] == [("b", 3, 3.0, 1), ("a", 2, 2.0, 1)]
-    assert len(found) == 3
-    assert found[2].text == "x" * 200 + " …"
+    assert found(tmp_path) == [("b", 3, 3.0, 1), ("a", 2, 2.0, 1), ("x" * 300, 2, 2.0, 1)]
+    assert found(tmp_path, most=1) == [("b", 3, 3.0, 1)]
 
 
 def test_near_equal_ones_are_one_by_the_name_of_the_most_frequent(tmp_path: Path) -> None:
     other = ADVERT.replace("finest", "best")
     write(tmp_path, ["a", ADVERT, other, "a", ADVERT])
-    found = page.texts_of_version(tmp_path).texts
-    assert found == [(ADVERT, 3, 3.0, 2), ("a", 2, 2.0, 1)]
-
-
-def test_only_the_most_frequent_ones_are_shown(tmp_path: Path) -> None:
-    write(tmp_path, [f"text {n % 30:02d}" for n in range(60)])
-    assert len(page.texts_of_version(tmp_path).texts) == page.MOST_TEXTS
-
-
-def test_of_a_table_of_many_row_groups_some_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = [text for number in range(5) for text in ("a", f"text {number}")]
-    clips = {"normalised": texts, "num_samples": [16_000] * 10, "sample_rate": [16_000] * 10}
-    pq.write_table(pa.table(clips), tmp_path / UTTERANCES_FILE, row_group_size=2)
-    assert page.texts_of_version(tmp_path) == ([("a", 5, 5.0, 1)], 5, 5)
-    monkeypatch.setattr(page, "MOST_PARTS", 3)  # every second one
-    assert page.texts_of_version(tmp_path) == ([("a", 3, 3.0, 1)], 3, 5)
+    assert found(tmp_path) == [(ADVERT, 3, 3.0, 2), ("a", 2, 2.0, 1)]
 
 
 def test_tables_keep_to_the_memory_that_the_run_was_given(

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import zlib
-from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -22,7 +20,7 @@ from tests.helpers import corpus, outcomes
 from uttermill.flows import cli
 from uttermill.flows.run import report, run_folder
 from uttermill.flows.settings import PrepareSettings
-from uttermill.tasks.accounting import broken, metrics
+from uttermill.tasks.accounting import metrics
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.base.schema import LEDGER, METRICS
 from uttermill.tasks.insight import report as making
@@ -30,20 +28,18 @@ from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.insight.report import (
     choice,
     clips,
-    ledger_facts,
     measure_charts,
     number_words,
     page,
     worker_time,
 )
 from uttermill.tasks.insight.report.clips import Sample
-from uttermill.tasks.insight.report.outcome_columns import Columns
+from uttermill.tasks.insight.report.spans import Spans
 from uttermill.tasks.publish import reason_meanings
-from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Cost, Job
 from uttermill.tasks.speech.fbank import triangles
-from uttermill.tasks.storage import queries, tables, versions
+from uttermill.tasks.storage import tables, versions
 
 EVIL = "</script><img src=x onerror=alert(1)>\"' & שלום \u202e"
 SECRET = "hunter2secret"
@@ -117,6 +113,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
     return job, recorded(job)
 
 
+def spans_of(job: Job) -> Spans:
+    told, path = outcomes.table(job), job.out / "datasets/latest/ledger.parquet"
+    return Spans(job, told.schema, [told], tables.row_groups(path))
+
+
 @pytest.fixture(scope="module")
 def text(made: tuple[Job, Path]) -> str:
     job, folder = made
@@ -134,7 +135,7 @@ def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -
     job, _ = made
     described = json.loads((job.out / "datasets/latest/dataset.json").read_text())
     seconds, reasons = described["seconds"], described["reasons"]
-    steps = ledger_facts.funnel(described, described["meanings"])
+    steps = page.funnel(described, described["meanings"])
     assert {s["name"]: s["seconds"] for s in steps} == {
         name: entry["seconds"] for name, entry in reasons.items()
     }
@@ -146,11 +147,10 @@ def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -
     assert f"{packaged} of {whole} packaged" in shown
     assert charts(text)["now"]["hours"] == pytest.approx(seconds["packaged"] / 3600)
     assert charts(text)["now"]["items"] == described["utterances"]["packaged"]
-    every = ledger_facts.shares(
-        ledger_facts.Ledger(job.out / "datasets/latest/ledger.parquet").sums(), "dataset"
-    )
-    assert sum(r["in"] for r in every) * 3600 == pytest.approx(seconds["in"])
-    assert sum(r["packaged"] for r in every) * 3600 == pytest.approx(seconds["packaged"])
+    every = spans_of(job).hours_by("dataset")
+    assert sum(row.hours for row in every) * 3600 == pytest.approx(seconds["in"])
+    kept = sum(row.packaged_hours for row in every) * 3600
+    assert kept == pytest.approx(seconds["packaged"])
 
 
 def test_every_reason_leads_to_its_clips(made: tuple[Job, Path], text: str) -> None:
@@ -182,11 +182,10 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     job, _ = made
-    told = outcomes.table(job)
-    columns = Columns(job, told.schema, [told])
-    found = measure_charts.histogram_of(columns, "duration")
+    spans = spans_of(job)
+    found = measure_charts.histogram_of(spans, "duration")
     assert found is not None
-    lower, upper = measure_charts.sliders(columns, "duration", found["low"], found["high"])[:2]
+    lower, upper = measure_charts.sliders(spans, "duration", found["low"], found["high"])[:2]
     assert (lower["today"], lower["positions"][lower["at"]]) == (0.7, 0.7)
     assert lower["positions"][0] is None
     assert upper["positions"][-1] is None
@@ -234,23 +233,16 @@ def test_it_is_the_same_each_time(made: tuple[Job, Path], text: str) -> None:
 
 def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
     job, _ = made
-    told = outcomes.table(job)
-    columns = Columns(job, told.schema, [told])
-    ledger = ledger_facts.Ledger(job.out / "datasets/latest/ledger.parquet")
-    found = clips.choose(ledger, 0, columns)
+    found = clips.choose(spans_of(job), 0)
     clips.look_up(job, found)
-    maker = clips.ClipMaker(job.out, job.resample.rate, found)
-    heard = 0
+    clips.make(job.out, found)
     for sample in found:
-        media = maker.make(sample)
-        if sample.row["outcome"] == "failed":
-            assert media.audio is None
-            assert "failed" in media.why
-            continue
-        assert media.audio is not None, media.why
-        assert media.seconds == pytest.approx(sample.row["end"] - sample.row["start"], abs=0.01)
-        heard += 1
-    assert heard == 9
+        assert (sample.media.audio is None) == (sample.row["outcome"] == "failed")
+        if sample.media.audio is None:
+            assert "failed" in sample.media.why
+        else:
+            assert sample.media.seconds == pytest.approx(sample.seconds, abs=0.01)
+    assert len(found) == 10
 
 
 def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
@@ -259,8 +251,8 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     sf.write(path, np.full(1, 0.5), 48_000)
     row: Any = {"start": 0.0, "end": 1 / 48_000, "sample_rate": 48_000, "outcome": "dropped"}
     sample = Sample(row, locator=Locator(str(path)))
-    made = clips.ClipMaker(tmp_path, clips.RATE, [sample]).make(sample)
-    assert (made.audio, made.why) == (None, "it has no samples")
+    clips.make(tmp_path, [sample])
+    assert (sample.media.audio, sample.media.why) == (None, "it has no samples")
 
 
 def test_damaged_floats_are_shown_without_a_warning() -> None:
@@ -303,7 +295,7 @@ def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
 
     ledger = table_of(count, each)
     request = making.Request(
-        corpus.job(tmp_path), ledger, summary.of_ledger(ledger), "20261121T172718.069524Z"
+        corpus.job(tmp_path), summary.of_ledger(ledger), "20261121T172718.069524Z", ledger=ledger
     )
     found = Page(making.build(request).decode())
     rows = [row["data-reason"] for row in found.all("tr") if "data-reason" in row]
@@ -404,11 +396,10 @@ def test_a_run_with_nothing_to_do_has_the_report_of_the_one_before(
 def test_columns_are_read_as_the_table_is(made: tuple[Job, Path]) -> None:
     """Which rows are packaged follows from measures and limits alone."""
     job, _ = made
-    told = outcomes.table(job)
-    columns = Columns(job, told.schema, [told])
-    kept = ~columns.blocked & (columns.refusals == 0)
-    assert kept.tolist() == columns.packaged.tolist()
-    assert told.num_rows == len(columns.seconds)
+    spans = spans_of(job)
+    kept = ~spans.blocked & (spans.refusals == 0)
+    assert kept.tolist() == spans.packaged.tolist()
+    assert outcomes.table(job).num_rows == len(spans.seconds)
 
 
 def test_an_axis_is_readable_and_shows_near_limits() -> None:
@@ -473,37 +464,3 @@ def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     assert len(json.dumps(found, default=str)) < 100_000
     assert (len(found["lanes"]), found["more"]) == (24, 36)
     assert len(found["slowest"]) == worker_time.SLOWEST
-
-
-@pytest.mark.full
-def test_a_ledger_in_row_groups_tells_what_a_table_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "ROWS", 2)
-    monkeypatch.setattr(queries, "AT_ONCE", 2)
-    corpus.make(tmp_path / "in", 12)
-    (tmp_path / "in" / "broken.wav").write_bytes(b"RIFF")
-    package = {"max_failed_fraction": 1.0}
-    chosen = corpus.filters({"use": "duplicate"}, min=0.8)
-    version = corpus.run(corpus.job(tmp_path, package=package, filter=chosen))[0].path
-    path = version / "ledger.parquet"
-    assert pq.read_metadata(path).num_row_groups > 2
-    parts, whole = ledger_facts.Ledger(path), ledger_facts.Ledger(pq.read_table(path))
-    told = Counter(
-        row["outcome"] if row["outcome"] == "packaged" else f"{row['stage']}.{row['reason']}"
-        for row in pq.read_table(path).to_pylist()
-    )
-    job = corpus.job(tmp_path, filter=chosen)
-    columns = Columns(job, limits.outcomes_schema(job), [])
-    groups = choice.groups_of(parts, columns, 0, 2)
-    assert len(told) > 2
-    assert {name: group.count for name, group in groups.items()} == told
-    for column in ("dataset", "language"):
-        assert ledger_facts.shares(parts.sums(), column) == ledger_facts.shares(
-            whole.sums(), column
-        )
-    numbers = [sum(told.values()) - 1, 3, 0]
-    assert parts.rows(numbers) == whole.rows(numbers)
-    failed = [broken.of_parts(one.portions(*broken.COLUMNS), 9) for one in (parts, whole)]
-    assert failed[0] == failed[1] != []
-    assert choice.chosen_rows(parts, columns, 0) == choice.chosen_rows(whole, columns, 0)

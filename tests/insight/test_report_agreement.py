@@ -17,14 +17,14 @@ from uttermill.tasks.insight.report import clip_table, measure_charts
 from uttermill.tasks.insight.report.choice import DIFFERS, Why
 from uttermill.tasks.insight.report.clip_table import PER_KIND, first, kind_of
 from uttermill.tasks.insight.report.clips import Sample
-from uttermill.tasks.insight.report.outcome_columns import Columns
+from uttermill.tasks.insight.report.spans import Spans
 from uttermill.tasks.publish.corpus import limits
 
 VERDICTS = [{"use": "agreement", "min": 0.7}, {"use": "logprob", "min": -0.25}]
 NAN = float("nan")
 
 
-def columns(tmp_path: Path, **values: list[float]) -> Columns:
+def spans(tmp_path: Path, **values: list[float]) -> Spans:
     """A table of outcomes with these columns of numbers, nulls in the others."""
     job = corpus.job(
         tmp_path, sources=[], transcribe={"backend": {"use": "fake"}, "verdicts": VERDICTS}
@@ -37,7 +37,7 @@ def columns(tmp_path: Path, **values: list[float]) -> Columns:
         else pa.nulls(count, field.type)
         for field in schema
     }
-    return Columns(job, schema, [pa.table(table, schema=schema)])
+    return Spans(job, schema, [pa.table(table, schema=schema)])
 
 
 FOUR: dict[str, list[float]] = {
@@ -50,7 +50,7 @@ FOUR: dict[str, list[float]] = {
 
 
 def test_curves_are_exact(tmp_path: Path) -> None:
-    found = measure_charts.of_agreement(columns(tmp_path, **FOUR))
+    found = measure_charts.of_agreement(spans(tmp_path, **FOUR))
     assert found is not None
     first, second = found["lines"]
     assert first["limit"] == [1.0, 0.9, 0.5]  # equal values are kept together
@@ -70,17 +70,17 @@ def test_curves_are_exact(tmp_path: Path) -> None:
 
 def test_only_what_several_heard_counts(tmp_path: Path) -> None:
     values = {**FOUR, "agreement": [1.0, NAN, NAN, 0.5]}
-    found = measure_charts.of_agreement(columns(tmp_path, **values))
+    found = measure_charts.of_agreement(spans(tmp_path, **values))
     assert found is not None
     assert found["items"] == 2
     assert found["lines"][0]["kept"] == [0.2, 1.0]
     alone = {**FOUR, "agreement": [NAN] * 4}
-    assert measure_charts.of_agreement(columns(tmp_path, **alone)) is None
+    assert measure_charts.of_agreement(spans(tmp_path, **alone)) is None
 
 
 def test_without_references_there_are_no_rates(tmp_path: Path) -> None:
     values = {name: some for name, some in FOUR.items() if not name.startswith("word")}
-    found = measure_charts.of_agreement(columns(tmp_path, **values))
+    found = measure_charts.of_agreement(spans(tmp_path, **values))
     assert found is not None
     assert found["references"] == 0
     assert found["lines"][0]["wer"] == [None] * 3
@@ -90,7 +90,7 @@ def test_without_references_there_are_no_rates(tmp_path: Path) -> None:
 def test_many_points_are_thinned_out(tmp_path: Path) -> None:
     count = 5000
     values = {"seconds": [1.0] * count, "agreement": [n / count for n in range(count)]}
-    found = measure_charts.of_agreement(columns(tmp_path, **values))
+    found = measure_charts.of_agreement(spans(tmp_path, **values))
     assert found is not None
     [line] = found["lines"]  # nobody gave a log-probability
     assert len(line["kept"]) <= measure_charts.POINTS

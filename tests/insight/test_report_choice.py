@@ -13,41 +13,54 @@ import pyarrow as pa
 import pytest
 import soundfile as sf
 
-from tests.helpers import corpus, outcomes
-from tests.insight.test_report import Page, recorded
+from tests.helpers import corpus
+from tests.insight.test_report import Page, recorded, spans_of
 from uttermill.flows.run import report
 from uttermill.tasks import audio
 from uttermill.tasks.base.schema import LEDGER
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import choice, clip_table, clips, measure_charts, number_words
 from uttermill.tasks.insight.report.choice import Why
-from uttermill.tasks.insight.report.ledger_facts import Ledger
-from uttermill.tasks.insight.report.outcome_columns import Columns
+from uttermill.tasks.insight.report.spans import Spans
 from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Job
+
+Chosen = dict[int, list[Why]]  # by row of the ledger
 
 TEXT = "a text that is longer than six hundred characters " * 20
 
 
 class Hundred(NamedTuple):
-    """A ledger, and the table of the outcomes of its utterances."""
+    """Rows of a ledger, and the table of the outcomes of its utterances."""
 
-    ledger: Ledger
+    rows: list[dict[str, Any]]
     job: Job
     told: pa.Table
 
-    def columns(self, told: pa.Table | None = None) -> Columns:
+    def spans(self, told: pa.Table | None = None) -> Spans:
         told = self.told if told is None else told
-        return Columns(self.job, told.schema, [told])
+        return Spans(self.job, told.schema, [told], [table(self.rows)])
+
+    def chosen(self, told: list[dict[str, Any]] | None = None, **more: pa.DataType) -> Chosen:
+        """`told`: other outcomes, with `more` columns."""
+        schema = pa.schema([*self.told.schema, *more.items()])
+        changed = None if told is None else pa.Table.from_pylist(told, schema=schema)
+        return choice.chosen_rows(self.spans(changed), 0)
+
+    def ids(self, chosen: Chosen, group: str, kind: str) -> dict[str, Why]:
+        return {
+            self.rows[row]["utterance"]: why
+            for row, whys in chosen.items()
+            for why in whys
+            if (why.group, why.kind) == (group, kind)
+        }
 
 
-def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
-    """`columns`: None for no utterances."""
-    if columns is None:
-        job = corpus.job(Path("nowhere"))
-        columns = Columns(job, limits.outcomes_schema(job), [])
-    return choice.chosen_rows(ledger, columns, seed)
+def choose(rows: list[dict[str, Any]], seed: int = 0) -> Chosen:
+    """Of rows without utterances."""
+    job = corpus.job(Path("nowhere"))
+    return choice.chosen_rows(Spans(job, limits.outcomes_schema(job), [], [table(rows)]), seed)
 
 
 def ledger_row(number: int, **changes: Any) -> dict[str, Any]:
@@ -69,11 +82,11 @@ def ledger_row(number: int, **changes: Any) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]]) -> Ledger:
-    return Ledger(pa.Table.from_pylist(rows, schema=LEDGER))
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=LEDGER)
 
 
-def rows_of(chosen: dict[int, list[Why]], group: str, kind: str) -> list[int]:
+def rows_of(chosen: Chosen, group: str, kind: str) -> list[int]:
     return [
         row
         for row, whys in chosen.items()
@@ -83,9 +96,7 @@ def rows_of(chosen: dict[int, list[Why]], group: str, kind: str) -> list[int]:
 
 def test_the_worst_and_the_nearest_of_five_hundred() -> None:
     value = np.random.default_rng(1).permutation(np.linspace(-3.0, 9.9, 500))
-    found = choose(
-        table([ledger_row(n, value=float(v), threshold=10.0) for n, v in enumerate(value)]), None, 0
-    )
+    found = choose([ledger_row(n, value=float(v), threshold=10.0) for n, v in enumerate(value)])
     order = np.argsort(value).tolist()
     assert rows_of(found, "filter.noisy", "worst") == order[:4]
     assert rows_of(found, "filter.noisy", "just beyond") == [order[-1], order[-2]]
@@ -100,7 +111,7 @@ def test_a_reason_of_several_limits_ranks_by_share() -> None:
     rows = [ledger_row(n, value=33.0 - n / 100, threshold=30.0) for n in range(20)]
     rows.append(ledger_row(99, value=0.1, threshold=0.2))
     rows.append(ledger_row(98))  # no value: never the worst
-    found = choose(table(rows), None, 0)
+    found = choose(rows)
     assert rows_of(found, "filter.noisy", "worst") == [20, 0, 1, 2]
     assert 21 not in found
 
@@ -110,18 +121,16 @@ def test_without_a_limit_the_longest_and_some_by_chance() -> None:
         ledger_row(n, outcome="non_speech", reason="non_speech", utterance=None, end=1.0 + n % 37)
         for n in range(200)
     ]
-    found = choose(table(rows), None, 3)
+    found = choose(rows, 3)
     longest = rows_of(found, "filter.non_speech", "longest")
     assert [rows[row]["end"] for row in longest] == [37.0, 37.0, 37.0, 37.0]
     assert len(rows_of(found, "filter.non_speech", "by chance")) == 4
-    assert found == choose(table(rows), None, 3)
-    assert found != choose(table(rows), None, 4)
+    assert found == choose(rows, 3)
+    assert found != choose(rows, 4)
 
 
 def test_few_are_all_shown_once() -> None:
-    found = choose(
-        table([ledger_row(n, value=float(n), threshold=10.0) for n in range(3)]), None, 0
-    )
+    found = choose([ledger_row(n, value=float(n), threshold=10.0) for n in range(3)])
     assert list(found) == [0, 1, 2]
     assert all(len(whys) == 1 for whys in found.values())
 
@@ -175,44 +184,36 @@ def hundred(tmp_path: Path) -> Hundred:
     unique = pa.schema({field.name: field.type for field in schema})
     told_table = pa.Table.from_pylist(told, schema=unique)
     order = draw.permutation(len(rows))  # the ledger has an order of its own
-    return Hundred(table([rows[n] for n in order]), job, told_table)
+    return Hundred([rows[n] for n in order], job, told_table)
 
 
 def test_packaged_ones_are_the_least_certain(hundred: Hundred) -> None:
-    ledger, columns = hundred.ledger, hundred.columns()
-    found = choose(ledger, columns, 0)
-
-    def ids(group: str, kind: str) -> dict[str, Why]:
-        rows = sorted(rows_of(found, group, kind))
-        names = [row["utterance"] or "" for row in ledger.rows(rows)]
-        whys = [next(w for w in found[row] if (w.group, w.kind) == (group, kind)) for row in rows]
-        return dict(zip(names, whys, strict=True))
-
-    doubt = ids("packaged", "least certain")
+    found = hundred.chosen()
+    doubt = hundred.ids(found, "packaged", "least certain")
     assert {"u50", "u51", "u52", "u53"} <= set(doubt)
     assert (doubt["u50"].measure, doubt["u50"].limit) == ("avg_logprob", -1.0)
     assert (doubt["u52"].measure, doubt["u52"].value) == ("speech_after_text", 4.5)
     assert "u54" not in doubt  # no error at all is no doubt
-    near = ids("packaged", "near a limit")
+    near = hundred.ids(found, "packaged", "near a limit")
     assert near["u51"].measure == "language_probability"
-    inside = ids("filter.too_short", "just inside")
+    inside = hundred.ids(found, "filter.too_short", "just inside")
     assert set(inside) == {"u20", "u21"}  # 1.75 and 1.8 s, the shortest that were kept
     assert inside["u20"].limit == 0.7
-    beyond = ids("filter.too_short", "just beyond")
+    beyond = hundred.ids(found, "filter.too_short", "just beyond")
     assert set(beyond) == {"u19", "u18"}
-    assert set(ids("filter.too_short", "worst")) == {"u0", "u1", "u2", "u3"}
+    assert set(hundred.ids(found, "filter.too_short", "worst")) == {"u0", "u1", "u2", "u3"}
     assert len({row for row in found if any(w.group == "packaged" for w in found[row])}) >= 8
 
 
 def test_a_rule_may_be_named_twice(hundred: Hundred) -> None:
-    columns = hundred.columns()
-    transcribe = columns.job.transcribe
+    spans = hundred.spans()
+    transcribe = spans.job.transcribe
     [first, *others] = transcribe.verdicts
     twice = transcribe.model_copy(update={"verdicts": (first, *others, first)})
-    both = hundred._replace(job=replace(columns.job, transcribe=twice)).columns()
-    assert measure_charts.kept_now(both) == measure_charts.kept_now(columns)
+    both = hundred._replace(job=replace(spans.job, transcribe=twice)).spans()
+    assert measure_charts.kept_now(both) == measure_charts.kept_now(spans)
     [once], [one, other] = (
-        measure_charts.sliders(c, "avg_logprob", -1, 0) for c in (columns, both)
+        measure_charts.sliders(one, "avg_logprob", -1, 0) for one in (spans, both)
     )
     assert one == other
     assert one["items"][one["at"]] == once["items"][once["at"]]
@@ -221,61 +222,50 @@ def test_a_rule_may_be_named_twice(hundred: Hundred) -> None:
 def test_no_slider_drops_what_a_person_keeps(hundred: Hundred) -> None:
     rows = hundred.told.to_pylist()
     rows[0].update(outcome="packaged", stage="package", reason="packaged", spared=True)
-    columns = hundred.columns(pa.Table.from_pylist(rows, schema=hundred.told.schema))
-    lower, _ = measure_charts.sliders(columns, "duration", 0.0, 10.0)
-    assert lower["items"][lower["at"]] == measure_charts.kept_now(columns)["items"] == 101
+    spans = hundred.spans(pa.Table.from_pylist(rows, schema=hundred.told.schema))
+    lower, _ = measure_charts.sliders(spans, "duration", 0.0, 10.0)
+    assert lower["items"][lower["at"]] == measure_charts.kept_now(spans)["items"] == 101
 
 
 def test_music_and_applause_come_first(hundred: Hundred) -> None:
-    ledger, rows = hundred.ledger, hundred.told.to_pylist()
+    rows = hundred.told.to_pylist()
     for row in rows:
         row.update(sounds_music=0.0, sounds_applause=None)
     rows[60]["sounds_music"], rows[61]["sounds_music"] = 0.9, 0.04
     rows[62].update(sounds_music=0.2, sounds_applause=0.6)
     rows[3]["sounds_applause"] = 1.0  # too short, and dropped
-    schema = hundred.told.schema
-    for name in ("sounds_music", "sounds_applause"):
-        schema = schema.append(pa.field(name, pa.float64()))
-    found = choose(ledger, hundred.columns(pa.Table.from_pylist(rows, schema=schema)), 0)
+    found = hundred.chosen(rows, sounds_music=pa.float64(), sounds_applause=pa.float64())
     packaged = [row for row, whys in found.items() if whys[0].group == "packaged"]
-    assert [row["utterance"] for row in ledger.rows(packaged[:2])] == ["u60", "u62"]
-    whys = [next(w for w in found[row] if w.kind == "music or applause") for row in packaged[:2]]
+    assert [hundred.rows[row]["utterance"] for row in packaged[:2]] == ["u60", "u62"]
+    whys = hundred.ids(found, "packaged", "music or applause").values()
     assert [(why.measure, why.value) for why in whys] == [
         ("sounds_music", 0.9), ("sounds_applause", 0.6)
     ]  # fmt: skip
-    assert len(rows_of(found, "packaged", "music or applause")) == 2
-    assert rows_of(found, "packaged", "least certain"), "and there is room for the others"
+    doubt = hundred.ids(found, "packaged", "least certain")
+    assert doubt, "and there is room for the others"
 
 
 def test_wrong_languages_are_shown_where_they_are_least_certain(hundred: Hundred) -> None:
     """A reason without a limit, of clips that were heard."""
-    ledger = hundred.ledger
-    assert isinstance(ledger.source, pa.Table)
-    rows = ledger.source.to_pylist()
     told = hundred.told.to_pylist()
     lost = {"outcome": "dropped", "stage": "transcribe", "reason": "wrong_language"}
     for number in range(40, 100):
         told[number].update(lost)
-    for row in rows:
+    for row in hundred.rows:
         if 40 <= int(row["utterance"][1:]) < 100:
             row.update(lost)
-    other = pa.Table.from_pylist(told, schema=hundred.told.schema)
-    found = choose(table(rows), hundred.columns(other), 0)
-
-    def ids(kind: str) -> list[str]:
-        chosen = rows_of(found, "transcribe.wrong_language", kind)
-        return [rows[row]["utterance"] for row in chosen]
-
-    assert set(ids("longest")) == {"u99", "u98", "u97", "u96"}
-    assert set(ids("least certain")) == {"u50", "u51", "u52", "u53"}
-    assert ids("by chance") == []
+    found = hundred.chosen(told)
+    group = "transcribe.wrong_language"
+    assert set(hundred.ids(found, group, "longest")) == {"u99", "u98", "u97", "u96"}
+    assert set(hundred.ids(found, group, "least certain")) == {"u50", "u51", "u52", "u53"}
+    assert not hundred.ids(found, group, "by chance")
 
 
-def test_no_more_than_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_a_page_holds() -> None:
     rows = [
         ledger_row(n, value=float(n), threshold=1e6, reason=f"r{n % 30:02d}") for n in range(900)
     ]
-    found = choose(table(rows), None, 0)
+    found = choose(rows)
     assert 60 <= len(found) <= choice.IN_ALL
     assert {rows[row]["reason"] for row in found} == {f"r{n:02d}" for n in range(30)}
     assert {0, 1, 29} <= set(found)  # the worst of each
@@ -312,14 +302,7 @@ def page(made: tuple[Job, Path]) -> str:
 
 
 @pytest.mark.nightly
-def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
-    job, _ = made
-    ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    columns = Columns(job, limits.outcomes_schema(job), [])
-    group = choice.groups_of(ledger, columns, job.package.seed, 8)["filter.too_short"]
-    assert group.count > 8
-    drawn = ledger.rows(group.drawn)
-    assert not any("r37" in row["source_path"] for row in drawn)
+def test_the_worst_of_a_run_is_on_its_page_and_first(page: str) -> None:
     options = {o.get("value"): o for o in Page(page).all("option") if o.get("data-rows")}
     places = json.loads(str(options["filter.too_short"]["data-rows"]))
     cells = re.findall(r"<tr data-reason.*?</tr>", page, re.DOTALL)
@@ -380,17 +363,18 @@ def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str
     assert making.build(request, limit) == small
 
 
-def test_one_long_clip_takes_no_room_from_the_others(made: tuple[Job, Path]) -> None:
+def test_one_long_clip_takes_no_room_from_the_others(
+    made: tuple[Job, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     job, _ = made
-    told = outcomes.table(job)
-    ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    found = clips.choose(ledger, 0, Columns(job, told.schema, [told]))
+    found = clips.choose(spans_of(job), 0)
     clips.look_up(job, found)
-    maker = clips.ClipMaker(job.out, job.resample.rate, found, longest=10.0)
+    monkeypatch.setattr(clip_table, "LARGEST", 10_000)
+    monkeypatch.setattr(clip_table, "LEAST", 10.0)
+    left_out = clip_table.embed(job.out, found, 4_000_000)
     for sample in found:
-        media = maker.make(sample)
-        assert (media.audio is None) == (sample.seconds > 10), media.why
-    assert any(sample.seconds > 10 for sample in found)
+        assert (sample.media.audio is None) == (sample.seconds > 10), sample.media.why
+    assert left_out == sum(sample.seconds > 10 for sample in found) > 0
 
 
 def test_what_lies_too_far_into_a_recording(
@@ -405,7 +389,8 @@ def test_what_lies_too_far_into_a_recording(
         row: Any = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
         found.append(clips.Sample(row, locator=Locator(str(path))))
     monkeypatch.setattr(clips, "SEARCH", 2.0)
-    far, near = (clips.ClipMaker(tmp_path, clips.RATE, found).make(sample) for sample in found)
+    clips.make(tmp_path, found)
+    far, near = (sample.media for sample in found)
     assert (far.audio, far.why) == (None, clips.TOO_FAR)
     assert near.seconds == pytest.approx(1.0)
 

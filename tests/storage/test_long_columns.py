@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.helpers import own_mounts
+from tests.helpers import corpus, own_mounts
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.formats import kaldi
-from uttermill.tasks.insight.report.ledger_facts import Ledger
+from uttermill.tasks.insight.report.spans import Spans
 from uttermill.tasks.publish.choosing import next_version
 from uttermill.tasks.publish.choosing.components import Names, Nodes
-from uttermill.tasks.publish.corpus import identities
+from uttermill.tasks.publish.corpus import identities, limits
 from uttermill.tasks.publish.corpus.identities import VOICES
 from uttermill.tasks.publish.output_shards import format_shards
 from uttermill.tasks.settings import Plugin
@@ -84,16 +84,12 @@ def test_places_in_recordings_of_long_names(long: pa.ChunkedArray) -> None:
 
 
 @pytest.mark.full
-def test_a_report_on_a_ledger_of_long_texts(long: pa.ChunkedArray) -> None:
+def test_a_report_on_a_ledger_of_long_texts(long: pa.ChunkedArray, tmp_path: Path) -> None:
     """As it is before the first version: a table in memory."""
-    count = len(long)
-    ids = pa.array([f"u{n}" for n in range(count)])
-    outcome = pa.array(["dropped", "packaged"] * (count // 2))
-    reason = pc.if_else(pc.equal(outcome, "packaged"), "packaged", "bad")
-    table = pa.table({"utterance": ids, "outcome": outcome, "detail": long, "reason": reason})
-    ledger = Ledger(table)
-    assert ledger.find(["u0", f"u{count - 1}"]) == {"u0": 0, f"u{count - 1}": count - 1}
-    last = ledger.rows([count - 1])[0]
+    count, job = len(long), corpus.job(tmp_path)
+    table = pa.table({"utterance": [f"u{n}" for n in range(count)], "detail": long})
+    spans = Spans(job, limits.outcomes_schema(job), [], [table])
+    [last] = spans.rows([count - 1])
     assert (last["utterance"], (last["detail"] or "")[:4]) == (f"u{count - 1}", f"{ROWS - 1:04d}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
@@ -16,10 +17,10 @@ from ... import scoring
 from ...base import masking
 from ...base.json_types import JsonObject, Summary
 from ...scoring import scripts
-from ...settings.job import Job
 from . import clips, measure_charts, number_words
 from .choice import CERTAINTY, DIFFERS, PACKAGED, Why
 from .clips import Sample
+from .number_words import NO_ROOM
 
 # Classifies clips whose reference and recognised text differ most, by the kind of difference.
 #
@@ -178,29 +179,32 @@ KINDS = {
 }
 
 
-def embed(job: Job, chosen: Sequence[Sample], room: int) -> int:
+def embed(out: Path, chosen: Sequence[Sample], room: float) -> int:
     """Set each sample's `media`, with at most `room` bytes in all. Returns the number of clips
     without room.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.
     """
-    longest = max(room / LARGEST / clips.room(1.0), LEAST)
-    maker = clips.ClipMaker(job.out, job.resample.rate, chosen, longest)
-    left_out, earlier = 0, Counter[str]()
-    places: list[tuple[int, int]] = []  # in its group, in all
+    earlier = Counter[str]()
+    order: list[tuple[int, int]] = []  # place in its group, in all
     for index, sample in enumerate(chosen):
-        places.append((earlier[sample.name], index))
+        order.append((earlier[sample.name], index))
         earlier[sample.name] += 1
-    for _, index in sorted(places):
+    longest, left, fitting = max(room / LARGEST / clips.room(1.0), LEAST), room, list[Sample]()
+    for _, index in sorted(order):
         sample = chosen[index]
-        fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
-        sample.media = maker.make(sample) if fits else clips.Media(why=number_words.NO_ROOM)
+        sample.media = clips.Media(why=clips.lacking(sample) or NO_ROOM)
+        size = clips.room(sample.seconds)
+        if sample.media.why == NO_ROOM and sample.seconds <= longest and size <= left:
+            left -= size
+            fitting.append(sample)
+    clips.make(out, fitting)
+    for sample in fitting:
         if sample.media.size > room:
-            sample.media = clips.Media(why=number_words.NO_ROOM)
+            sample.media = clips.Media(why=NO_ROOM)
         room -= sample.media.size
-        left_out += sample.media.why == number_words.NO_ROOM
-    return left_out
+    return sum(sample.media.why == NO_ROOM for sample in chosen)
 
 
 NAME = 600  # characters shown of a name

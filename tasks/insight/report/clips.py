@@ -13,9 +13,8 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -25,22 +24,21 @@ from ...audio import Samples
 from ...audio.channels import mean
 from ...base.arrays import UInt8s
 from ...base.errors import CorruptManifest, ItemError
-from ...base.schema import EnhancedRow, LedgerRow
+from ...base.schema import LedgerRow
 from ...recording import Locator
 from ...recording.guard import file_state
 from ...recording.tracks import locator_of
 from ...settings.job import Job
-from ...shard_store import blobs, hidden
+from ...shard_store import hidden
 from ...shard_store.index import Index
-from ...shard_store.shard_view import ShardView
 from ...shard_store.text_values import final_text
 from ...shard_store.utterance import FinalUtterance
 from ...speech.fbank import Fbank, triangles
 from ...stages.listing import entries, known_recordings
-from . import choice, number_words
+from .. import judged
+from . import choice
 from .choice import Why
-from .ledger_facts import Ledger
-from .outcome_columns import Columns
+from .spans import Spans
 
 RATE = 16_000  # Hz
 BIT_RATE = 24_000  # bit/s
@@ -67,9 +65,8 @@ class Sample:
     heard: str | None = None
     reference: str | None = None
     measures: dict[str, float] = field(default_factory=dict)
-    pcm: EnhancedRow | None = None
-    muted: str | None = None  # where words are silenced
-    media: Media | None = None
+    utterance: FinalUtterance | None = None
+    media: Media = field(default_factory=lambda: Media())
 
     @property
     def kept(self) -> bool:
@@ -85,10 +82,10 @@ class Sample:
         return "packaged" if self.kept else f"{self.row['stage']}.{self.row['reason']}"
 
 
-def choose(ledger: Ledger, seed: int, columns: Columns) -> list[Sample]:
+def choose(spans: Spans, seed: int) -> list[Sample]:
     """The samples, in the order of `choice.chosen_rows`."""
-    picks = choice.chosen_rows(ledger, columns, seed)
-    rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
+    picks = choice.chosen_rows(spans, seed)
+    rows = dict(zip(sorted(picks), spans.rows(picks), strict=True))
     return [Sample(rows[number], whys) for number, whys in picks.items()]
 
 
@@ -102,15 +99,11 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
     rows = had.find(entries.keys(wanted))
     for number in np.unique(had.columns.shard[rows[rows >= 0]]):
         shard = had.shards[number]
-        view = ShardView(job, shard)
-        view.recordings = [r for r in view.recordings if r["recording"] in wanted]
+        view = judged.of_recordings(job, shard, wanted)
         shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: locator_of(r, job.filter) for r in view.recordings}
-        utterances = (
-            {u.cut.id: u for u in view.transcribed()}
-            if any(s.row["utterance"] for s in shard_samples)
-            else {}
-        )
+        spoken = any(s.row["utterance"] for s in shard_samples)
+        utterances = {u.cut.id: u for u in view.transcribed()} if spoken else {}
         for sample in shard_samples:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
             utterance = utterances.get(sample.row["utterance"] or "")
@@ -119,6 +112,7 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
 
 
 def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
+    sample.utterance = utterance
     sample.reference = utterance.cut.reference
     heard = utterance.heard.transcript
     if heard is not None and not heard["error_code"]:
@@ -126,7 +120,6 @@ def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
         sample.heard = heard["text"]
     elif utterance.cut.reference:
         sample.text, sample.text_source = utterance.cut.reference, "reference"
-    sample.muted = utterance.muted
     language = heard["language"] if heard is not None else utterance.cut.language
     most = hidden.most_places(job, utterance.heard, sample.text)
     for name in ("text", "heard", "reference"):
@@ -137,8 +130,6 @@ def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
         for name, value in values.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    if utterance.heard.packed is not None and not utterance.heard.packed["error_code"]:
-        sample.pcm = utterance.heard.packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,69 +151,60 @@ def room(seconds: float) -> float:
     return seconds * BIT_RATE / 8 * 4 / 3
 
 
-class ClipMaker:
-    """Makes the media of samples; reads each source once for all of its spans.
-
-    Clips longer than `longest` s are neither decoded nor embedded.
-    """
-
-    def __init__(
-        self, out: Path, rate: int, samples: Sequence[Sample], longest: float = np.inf
-    ) -> None:
-        self.out, self.rate = out, rate  # of the resampled audio, Hz
-        self.samples, self.longest = samples, longest
-        self.searched = 0.0  # s of sources decoded so far
-
-    def make(self, sample: Sample) -> Media:
-        """The media of one of the samples."""
-        if why := lacking(sample):
-            return Media(why=why)
-        if sample.seconds > self.longest:
-            return Media(why=number_words.NO_ROOM)
-        if sample.pcm is None:
-            return self._rejected[id(sample)]
-        assert sample.shard is not None
+def make(out: Path, samples: Sequence[Sample]) -> None:
+    """Set the media of samples; reads each source once for all of its spans."""
+    spans: dict[Locator, list[Sample]] = {}
+    for sample in samples:
+        sample.media = Media(why=lacking(sample) or TOO_FAR)
         try:
-            pcm = hidden.silenced(blobs.read(self.out, sample.shard, sample.pcm), sample.muted)
+            stored = judged.stored_pcm(out, sample.shard or "", sample.utterance)
         except (CorruptManifest, OSError) as error:
-            return Media(why=f"its audio cannot be read: {error}")
-        return media(at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), self.rate))
-
-    @cached_property
-    def _rejected(self) -> dict[int, Media]:
-        """The media of all samples without PCM, by the sample's `id()`."""
-        media_by_sample: dict[int, Media] = {}
-        spans: dict[Locator, list[Sample]] = {}
-        for sample in self.samples:
-            if sample.pcm is None and sample.seconds <= self.longest and not lacking(sample):
-                assert sample.locator is not None
-                spans.setdefault(sample.locator, []).append(sample)
-        for locator, wanted in spans.items():
-            why = TOO_FAR
-            try:
-                for sample, mono in self._read(locator, wanted):
-                    media_by_sample[id(sample)] = media(mono)
-            except (ItemError, OSError) as error:
-                why = f"it cannot be decoded now: {error}"
+            sample.media = Media(why=f"its audio cannot be read: {error}")
+            continue
+        if stored is not None:
+            pcm, rate = stored
+            sample.media = media(at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), rate))
+        elif sample.locator is not None and sample.media.why == TOO_FAR:
+            spans.setdefault(sample.locator, []).append(sample)
+    left = SEARCH
+    for locator, wanted in spans.items():
+        try:
+            left -= _decode(locator, wanted, left)
+        except (ItemError, OSError) as error:
             for sample in wanted:
-                media_by_sample.setdefault(id(sample), Media(why=why))
-        return media_by_sample
+                if sample.media.why == TOO_FAR:
+                    sample.media = Media(why=f"it cannot be decoded now: {error}")
 
-    def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[Sample, Samples]]:
-        """(sample, mono float32 [n] at RATE) for the spans of one source, within SEARCH."""
-        wanted = sorted(wanted, key=lambda s: s.row["start"])
-        with audio.open_stream(locator) as stream:
-            seeks = stream.skip_to(0)
-        if seeks:
-            for sample in wanted:
-                mono = audio.read_mix(locator, *span(sample))
-                yield sample, at_rate(mono, sample.row["sample_rate"])
-            return
-        wanted = [s for s in wanted if self.searched + s.row["end"] <= SEARCH]
-        if wanted:
-            self.searched += max(s.row["end"] for s in wanted)
-            with audio.open_stream(locator) as stream:
-                yield from _passing(stream, wanted)
+
+def _decode(locator: Locator, wanted: Sequence[Sample], most: float) -> float:
+    """Set the media of spans of one source. Returns how many seconds are decoded to reach them, at
+    most `most`."""
+    with audio.open_stream(locator) as stream:
+        if not stream.skip_to(0):
+            reached = [sample for sample in wanted if sample.row["end"] <= most]
+            _pass(stream, reached)
+            return max((sample.row["end"] for sample in reached), default=0.0)
+    for sample in wanted:
+        mono = audio.read_mix(locator, *span(sample))
+        sample.media = media(at_rate(mono, sample.row["sample_rate"]))
+    return 0.0
+
+
+def _pass(stream: audio.Stream, wanted: Sequence[Sample]) -> None:
+    """Set the media of spans; decodes the stream once, up to the last end."""
+    spans: list[tuple[int, int, Sample, list[Samples]]]
+    spans = [(*span(sample), sample, []) for sample in wanted]
+    position, blocks = 0, stream.blocks()
+    while spans and (block := next(blocks, None)) is not None:
+        for start, stop, _, pieces in spans:
+            low, high = max(start - position, 0), min(stop - position, len(block))
+            if low < high:
+                pieces.append(block[low:high])
+        position += len(block)
+        for _, _, sample, pieces in (one for one in spans if one[1] <= position):
+            mono = mean(np.concatenate(pieces), np.float32, stream.weights)
+            sample.media = media(at_rate(mono, sample.row["sample_rate"]))
+        spans = [one for one in spans if one[1] > position]
 
 
 def media(mono: Samples) -> Media:
@@ -238,26 +220,6 @@ def media(mono: Samples) -> Media:
     )
 
 
-def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[Sample, Samples]]:
-    """(sample, mono at RATE) for spans sorted by start; decodes the stream once, up to the last
-    end."""
-    spans: list[tuple[int, int, Sample, list[Samples]]]
-    spans = [(*span(sample), sample, []) for sample in wanted]
-    position = 0
-    for block in stream.blocks():
-        for start, stop, _, pieces in spans:
-            low, high = max(start - position, 0), min(stop - position, len(block))
-            if low < high:
-                pieces.append(block[low:high])
-        position += len(block)
-        for _, _, sample, pieces in [s for s in spans if s[1] <= position]:
-            mono = mean(np.concatenate(pieces), np.float32, stream.weights)
-            yield sample, at_rate(mono, sample.row["sample_rate"])
-        spans = [s for s in spans if s[1] > position]
-        if not spans:
-            return
-
-
 def span(sample: Sample) -> tuple[int, int]:
     """(first sample, end) of a sample's span at the native rate."""
     rate = sample.row["sample_rate"]
@@ -266,7 +228,7 @@ def span(sample: Sample) -> tuple[int, int]:
 
 def lacking(sample: Sample) -> str:
     """Why a sample has no audio to play; empty if it has."""
-    if sample.pcm is not None:
+    if judged.packed(sample.utterance) is not None:
         return ""
     if sample.row["outcome"] == "failed":
         return "it failed, and is not decoded again here"

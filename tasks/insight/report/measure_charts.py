@@ -19,7 +19,7 @@ from ...base.arrays import Bools, Float64s, Int32s, Int64s
 from ...base.json_types import JsonObject
 from ...plugins.rules import Limit
 from ...publish.corpus import limits
-from .outcome_columns import Columns
+from .spans import Spans
 
 BINS = 40
 NO_BAR = 2 * BINS  # bin of utterances without a value, after those of other and of kept ones
@@ -39,9 +39,9 @@ CHARS_PER_SECOND = ("1/s", "characters of the text a second")
 NOT_MEASURES = {*limits.TOLD} - {"seconds"}
 
 
-def shown(columns: Columns) -> list[str]:
+def shown(spans: Spans) -> list[str]:
     """Names of all measures in the table, those in FIRST first."""
-    names = [name for name in columns.names if name not in NOT_MEASURES]
+    names = [name for name in spans.names if name not in NOT_MEASURES]
     if "duration" in names:
         names.remove("seconds")  # the same number
     if not any(name.startswith("char_rate") for name in names):
@@ -50,11 +50,11 @@ def shown(columns: Columns) -> list[str]:
     return first + [name for name in names if name not in first]
 
 
-def values_of(columns: Columns, name: str) -> Float64s:
+def values_of(spans: Spans, name: str) -> Float64s:
     """A measure of each utterance; float64 [rows], NaN without a value."""
     if name != "chars_per_second":
-        return columns.values(name)
-    chars, seconds = columns.values("text_chars"), columns.seconds
+        return spans.values(name)
+    chars, seconds = spans.values("text_chars"), spans.seconds
     return np.divide(chars, seconds, out=np.full_like(chars, np.nan), where=seconds > 0)
 
 
@@ -74,34 +74,34 @@ def axis(values: Float64s, limits: Iterable[float]) -> tuple[float, float]:
     return math.floor(low / step) * step, math.ceil(high / step) * step
 
 
-def limits_on(columns: Columns, name: str) -> list[Limit]:
+def limits_on(spans: Spans, name: str) -> list[Limit]:
     """All rules that limit a measure."""
-    rules = (rule for _, rule in columns.rules)
+    rules = (rule for _, rule in spans.rules)
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
-def histogram_of(columns: Columns, name: str) -> JsonObject | None:
+def histogram_of(spans: Spans, name: str) -> JsonObject | None:
     """Histogram of one measure: `low`, `high`, the ends of its axis; `missing`, the utterances
     without a value; `groups`: the bars and quantiles of all utterances, of datasets and of
     languages. None if no utterance has a value."""
-    values = values_of(columns, name)
+    values = values_of(spans, name)
     finite = values[np.isfinite(values)]
     if not len(finite):
         return None
-    set_ = [x for rule in limits_on(columns, name) for x in (rule.min, rule.max) if x is not None]
+    set_ = [x for rule in limits_on(spans, name) for x in (rule.min, rule.max) if x is not None]
     low, high = axis(finite, set_)
     # The bin of each value: first those of other utterances, then of kept ones, then NO_BAR.
     is_finite = np.isfinite(values)
     bars = np.clip((np.where(is_finite, values, low) - low) * (BINS / (high - low)), 0, BINS - 1)
-    bins = bars.astype(np.uint8) + np.uint8(BINS) * columns.packaged
+    bins = bars.astype(np.uint8) + np.uint8(BINS) * spans.packaged
     bins[~is_finite] = NO_BAR
     members: list[tuple[str, str | None, slice | Int32s]]
-    members = [("all", "", slice(None)), *columns.groups]
+    members = [("all", "", slice(None)), *spans.groups]
     groups: list[JsonObject] = []
     for kind, group, rows in members:
-        spread = spread_of(values[rows], columns.packaged[rows])
+        spread = spread_of(values[rows], spans.packaged[rows])
         if spread["items"]:
-            sums = np.bincount(bins[rows], columns.seconds[rows] / 3600, NO_BAR + 1)
+            sums = np.bincount(bins[rows], spans.seconds[rows] / 3600, NO_BAR + 1)
             hours = {"kept": short(sums[BINS:NO_BAR]), "other": short(sums[:BINS])}
             groups.append({"kind": kind, "name": group, **hours, **spread})
     missing = len(values) - len(finite)
@@ -125,24 +125,24 @@ def short(numbers: Iterable[float], digits: int = 5) -> list[float]:
     return [float(f"{number:.{digits}g}") for number in numbers]
 
 
-def kept_now(columns: Columns) -> JsonObject:
+def kept_now(spans: Spans) -> JsonObject:
     """Hours and items that the current limits keep, counted as in `sliders`."""
-    kept = ~columns.blocked & (columns.refusals == 0)
-    return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
+    kept = ~spans.blocked & (spans.refusals == 0)
+    return {"hours": float(spans.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 
 
-def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonObject]:
+def sliders(spans: Spans, name: str, low: float, high: float) -> list[JsonObject]:
     """A curve for each limit on a measure: `hours` and `items` that it keeps at each of
     `positions`, where None is "no limit", first for a lower and last for an upper one; `today`, the
     current limit, is at index `at`. `low`, `high`: ends of the chart's axis."""
     drawn = []
-    for stage, rule in columns.rules:
+    for stage, rule in spans.rules:
         if not isinstance(rule, Limit) or rule.column != name:
             continue
-        values, candidates = columns.values(name), columns.only(stage, rule)
-        spared = np.isnan(values) | columns.flags(limits.spares(rule))
+        values, candidates = spans.values(name), spans.only(stage, rule)
+        spared = np.isnan(values) | spans.flags(limits.spares(rule))
         if stage == "transcribe":
-            spared |= ~columns.heard
+            spared |= ~spans.heard
         # Rows beyond the rule's other limit are rejected anyway.
         below = values <= (np.inf if rule.max is None else rule.max)
         above = values >= (-np.inf if rule.min is None else rule.min)
@@ -155,7 +155,7 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
                 steps += [] if today is None else [float(today)]
                 positions = np.unique(np.array(steps))
                 marked = np.where(spared[rows], np.nan, values[rows])
-                drawn.append(_curve(marked, columns.seconds[rows], side, positions, today))
+                drawn.append(_curve(marked, spans.seconds[rows], side, positions, today))
     return drawn
 
 
@@ -204,25 +204,25 @@ class Line(NamedTuple):
     wer: Float64s  # word error rate of those with a reference; NaN without any
 
 
-def of_agreement(columns: Columns) -> JsonObject | None:
+def of_agreement(spans: Spans) -> JsonObject | None:
     """The `lines` of the charts, and a `table` with a cell for each of `shares`; `items`, `hours`:
     utterances with several hypotheses; `references`: how many of these have one. None if no
     utterance has several hypotheses."""
-    if "agreement" not in columns.names:
+    if "agreement" not in spans.names:
         return None
-    values = columns.values("agreement")
+    values = spans.values("agreement")
     several = ~np.isnan(values)
     if not several.any():
         return None
-    seconds = columns.seconds[several]
-    ranked = {name: columns.values(name)[several] for name, _ in RANKS if name in columns.names}
+    seconds = spans.seconds[several]
+    ranked = {name: spans.values(name)[several] for name, _ in RANKS if name in spans.names}
     # Word errors of the first recogniser, and words of the reference; 0 without one.
-    errors, words = (np.nan_to_num(columns.values(n)[several]) for n in ("word_errors", "words"))
+    errors, words = (np.nan_to_num(spans.values(n)[several]) for n in ("word_errors", "words"))
     lines, table = list[JsonObject](), list[JsonObject]()
     for name, title in RANKS:
         if name not in ranked or np.isnan(ranked[name]).all():
             continue
-        limit = next((x.min for x in limits_on(columns, name) if x.min), None)
+        limit = next((x.min for x in limits_on(spans, name) if x.min), None)
         line = _line(ranked[name], seconds, errors, words)
         # Evenly spaced by the share that is kept, with the first and the last.
         points = np.searchsorted(line.kept, np.linspace(0.0, 1.0, POINTS))

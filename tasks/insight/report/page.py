@@ -5,39 +5,43 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from ...accounting import broken
 from ...accounting.broken import Broken
+from ...accounting.summary import REMOVED
 from ...base import masking
 from ...base.counting import counted
 from ...base.json_types import JsonObject, Summary
-from ...base.schema import UTTERANCES_FILE
+from ...base.schema import LEDGER, LEDGER_FILE, UTTERANCES_FILE
 from ...publish import foreseen, reason_meanings
 from ...publish.corpus import limits
 from ...publish.dataset import composition
-from ...scoring import near_texts
 from ...settings.job import Job
 from ...shard_store import manifest
-from ...storage import queries, tables, versions
-from .. import source_languages
-from . import clip_table, clips, ledger_facts, measure_charts, number_words, worker_time
-from .ledger_facts import Ledger
-from .outcome_columns import Columns, LabelHours
+from ...storage import tables, versions
+from .. import frequent_texts, source_languages
+from . import clip_table, clips, measure_charts, number_words, worker_time
+from .spans import Hours, Spans, folded
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 
 FAILED = 500  # failed recordings that are listed
+LARGE = 8  # reasons that the funnel shows; smaller ones are folded
+ROWS = 40  # of a table by dataset or language; smaller ones are summed in the last
+VALUES = 30  # shown of a label
+TEXTS, LONGEST_TEXT = 20, 200  # frequent texts, and characters shown of each
+#: Place of each stage in the funnel.
+ORDER = {"shard": 0, "filter": 1, "enhance": 2, "resample": 3, "transcribe": 4, "package": 5}
 BYTES = 15_000_000  # the file is smaller
 PLAYER = 300  # bytes of a player without its data
 SETTINGS = 200_000  # characters of settings, at most
@@ -45,13 +49,13 @@ SETTINGS = 200_000  # characters of settings, at most
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The input of a report. Without a version, `ledger` is a table of the work done so far."""
+    """The input of a report, on a version or on the ledger of the work done so far."""
 
     job: Job
-    ledger: Path | pa.Table
     counts: Summary
     run: str  # its id
-    version: str | None = None
+    version: Path | None = None
+    ledger: pa.Table = field(default_factory=LEDGER.empty_table)
     scores: Mapping[str, float | None] = field(default_factory=dict)  # scored, wer, cer
     summary: JsonObject = field(default_factory=dict)  # of the run, with times and the machine
     settings: str = ""  # of the run, as text
@@ -61,39 +65,43 @@ class Request:
 
 def build(request: Request, limit: int = BYTES) -> bytes:
     """The HTML file, smaller than `limit` bytes: clips that do not fit are left out."""
-    job, ledger, version = request.job, Ledger(request.ledger), None
-    if request.version and isinstance(request.ledger, Path):
-        version = request.ledger.parent
+    job, version = request.job, request.version
     described: JsonObject = {**versions.described(version)} if version else {}
     # First, while other steps hold no memory.
-    frequent = texts_of_version(version, job.package.memory)
+    frequent = version and frequent_texts.of_version(version, TEXTS, job.package.memory)
+    ledger: Iterable[pa.Table] = [request.ledger]
+    if version:
+        ledger = tables.row_groups(version / LEDGER_FILE, LEDGER.names)
     schema = limits.outcomes_schema(job)
     with foreseen.version(job, manifest.shards(job.out)) as next_version:
-        columns = Columns(job, schema, next_version.utterances(schema.names))
+        outcomes = next_version.utterances(schema.names)
+        spans = Spans(job, schema, outcomes, ledger)
     about = reason_meanings.units(job)
-    chosen = clips.choose(ledger, job.package.seed, columns)
+    chosen = clips.choose(spans, job.package.seed)
     clips.look_up(job, chosen)
     chosen = clip_table.first(chosen)
     meanings = reason_meanings.meanings(job, request.counts["reasons"])
-    steps = ledger_facts.funnel(request.counts, meanings)
-    sums, failed = ledger.sums(), list[Broken]()
-    if request.counts["recordings"]["failed"]:
-        failed = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
+    shares = {kind: folded(spans.hours_by(kind), ROWS) for kind in ("dataset", "language")}
+    failed = spans.database.sql(
+        f"SELECT {', '.join(broken.COLUMNS)} FROM ledger WHERE recording IN "
+        "(SELECT recording FROM ledger WHERE outcome = 'failed')"
+    ).to_arrow_table()
     context: JsonObject = {  # the variables of page.html
         "request": request,
-        "steps": steps,
+        "steps": funnel(request.counts, meanings),
         "counted": counted,
         "words": number_words,
-        "broken": [Broken(*map(masking.text, recording)) for recording in failed],
-        "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
+        "broken": [Broken(*map(masking.text, one)) for one in broken.of_ledger(failed, FAILED)],
+        "shares": shares,
         "languages": [*source_languages.of_sources(job).items()],
         "speakers": request.counts.get("speakers", {}),
         "dialogues": described.get("dialogues"),
         "silent_backchannels": 0,
-        "measured": _measured(columns, request, about) if len(columns.seconds) else None,
-        "labels": _labels(columns, described.get("annotations", {})),
-        "agreeing": measure_charts.of_agreement(columns),
-        "frequent": frequent,
+        "measured": _measured(spans, request, about) if len(spans.seconds) else None,
+        "labels": _labels(spans, described.get("annotations", {})),
+        "agreeing": measure_charts.of_agreement(spans),
+        "frequent": frequent or (),
+        "longest_text": LONGEST_TEXT,
         "settings": masking.text(request.settings)[:SETTINGS],
         "clips": chosen,
         "clip_table": clip_table,
@@ -110,35 +118,34 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     for sample in chosen:  # placeholders with the length of a player without its data
         sample.media = clips.Media(why="-" * PLAYER)
     bare = _render(context)
-    context["left_out"] = clip_table.embed(job, chosen, limit - len(bare) - 1)
+    context["left_out"] = clip_table.embed(job.out, chosen, limit - len(bare) - 1)
     return _render(context)
 
 
-def _labels(
-    columns: Columns, annotations: Mapping[str, JsonObject]
-) -> list[tuple[str, list[LabelHours]]]:
+def _labels(spans: Spans, annotations: Mapping[str, JsonObject]) -> dict[str, list[Hours]]:
     """Hours by the values of each label; for labels by corpus-wide bounds, of packaged utterances
     only, by the version's `annotations`."""
-    labels = {name: columns.label_hours(name) for name in columns.labels}
+    labels = dict[str, list[Hours]]()
+    for name in spans.labels:
+        rows = [row for row in spans.hours_by(name, "outcomes") if row.value is not None]
+        labels[name] = folded(rows, VALUES)
     for name, about in annotations.items():
         if name not in labels:
             counted = [(r["value"], r["utterances"], r["hours"]) for r in about.get("values", ())]
-            labels[name] = [LabelHours(*row, *row[1:]) for row in counted]
-    return [(name, rows) for name, rows in labels.items() if rows]
+            labels[name] = [Hours(*row, *row[1:]) for row in counted]
+    return {name: rows for name, rows in labels.items() if rows}
 
 
-def _measured(
-    columns: Columns, request: Request, about: Mapping[str, tuple[str, str]]
-) -> JsonObject:
+def _measured(spans: Spans, request: Request, about: Mapping[str, tuple[str, str]]) -> JsonObject:
     """The section of measures; `about`: (unit, meaning) by measure."""
     about = {**about, "chars_per_second": measure_charts.CHARS_PER_SECOND}
     measures: list[JsonObject] = []
-    for name in measure_charts.shown(columns):
-        histogram = measure_charts.histogram_of(columns, name)
+    for name in measure_charts.shown(spans):
+        histogram = measure_charts.histogram_of(spans, name)
         if histogram is None:
             continue
         first = name in measure_charts.FIRST
-        sliders = measure_charts.sliders(columns, name, histogram["low"], histogram["high"])
+        sliders = measure_charts.sliders(spans, name, histogram["low"], histogram["high"])
         if not first or any(c["today"] is not None for c in sliders):
             sliders = [c for c in sliders if c["today"] is not None]
         unit, meaning = about.get(name, ("", ""))
@@ -146,10 +153,10 @@ def _measured(
         measures.append(
             {**histogram, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
         )
-    now = measure_charts.kept_now(columns)
+    now = measure_charts.kept_now(spans)
     packaged = request.counts["seconds"]["packaged"] / 3600
     names: dict[str, list[str | None]] = {}
-    for kind, group, _ in columns.groups:
+    for kind, group, _ in spans.groups:
         names.setdefault(kind, []).append(group)
     same = abs(now["hours"] - packaged) <= 1e-6 * max(packaged, 1.0)
     amounts = {"now": now, "same": same, "packaged": packaged}
@@ -193,72 +200,30 @@ def _file(name: str) -> str:
     return (resources.files("uttermill.tasks.insight.report") / name).read_text(encoding="utf-8")
 
 
-# The most frequent texts of packaged clips, such as prompts, adverts and jingles; near-equal texts
-# count as one.
-
-MOST_TEXTS = 20  # texts shown
-MOST_PARTS = 60  # row groups whose texts are compared: about two million clips
-LONGEST_TEXT = 200  # characters shown of each
-
-
-class FrequentText(NamedTuple):
-    """A group of near-equal texts that several clips have."""
-
-    text: str  # normalised; the one with the most clips
-    clips: int
-    seconds: float
-    different: int  # number of texts in the group
-
-
-class FrequentTexts(NamedTuple):
-    """Texts that several clips of a version have."""
-
-    texts: list[FrequentText]  # the most frequent first
-    compared: int = 0  # number of row groups whose texts were compared
-    parts: int = 0  # number of row groups of the table
-
-
-def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> FrequentTexts:
-    """Texts of several clips; none without a version. Of a table with more than MOST_PARTS row
-    groups, only every second one, or every third, and so on, is read. The database uses up to
-    `memory`, then temporary files."""
-    columns = ("normalised", "num_samples", "sample_rate")
-    if version is None:
-        return FrequentTexts([])
-    place = version / UTTERANCES_FILE
-    count = tables.row_group_count(place)
-    step = -(-count // MOST_PARTS) or 1
-
-    def parts() -> Iterator[pa.Table]:
-        return tables.row_groups(place, columns, every=step)
-
-    number = near_texts.groups((part["normalised"] for part in parts()), memory)
-    has_text = number >= 0
-    shared = has_text & (np.bincount(number[has_text], minlength=1)[number] > 1)
-    first = 0
-    with queries.tables(memory) as database:
-        database.execute(
-            "CREATE TABLE clips (normalised VARCHAR, num_samples BIGINT, sample_rate INT, "
-            "number BIGINT)"
+def funnel(counts: Summary, meanings: Mapping[str, str]) -> list[JsonObject]:
+    """The steps from all audio to the packaged part, in the order of stages, within a stage the
+    largest first, and after them the `small` ones, which are folded: `seconds` that a reason
+    removes, their `share` of all, what remains `after` it, and whether its recordings are `gone`
+    from their source. `counts`: as in dataset.json; `meanings`: of each of its reasons."""
+    whole = remaining = counts["seconds"]["in"]
+    reasons = counts["reasons"]
+    largest = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))
+    small = {name for name in largest if not reasons[name]["seconds"]} | {*largest[LARGE:]}
+    if len(reasons) <= LARGE:
+        small = set()
+    steps: list[JsonObject] = []
+    for name in sorted(largest, key=lambda n: (n in small, ORDER.get(n.partition(".")[0], -1))):
+        seconds, (stage, _, reason) = reasons[name]["seconds"], name.partition(".")
+        gone = reason == REMOVED
+        taken = 0.0 if gone else seconds
+        remaining = max(remaining - taken, 0.0)
+        steps.append(
+            {
+                **{"stage": stage, "reason": reason, "name": name, "seconds": seconds},
+                **{"items": reasons[name]["items"], "small": name in small, "gone": gone},
+                "after": remaining,
+                "share": taken / whole if whole else 0.0,
+                "meaning": meanings[name],
+            }
         )
-        for part in parts():
-            some, first = slice(first, first + len(part)), first + len(part)
-            clips = part.append_column("number", pa.array(number[some]))
-            queries.add(database, "clips", clips.filter(pa.array(shared[some])))
-        rows = database.execute(
-            "SELECT first(text ORDER BY clips DESC, text), sum(clips), sum(us), count(*) FROM "
-            "(SELECT number, normalised AS text, count(*) AS clips, "
-            "sum(round_even(num_samples / sample_rate * 1e6, 0)::BIGINT) AS us "
-            "FROM clips GROUP BY number, normalised) "
-            f"GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 LIMIT {MOST_TEXTS}"
-        ).fetchall()
-    texts = [
-        FrequentText(
-            text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …",
-            int(clips),
-            int(us) / 1e6,
-            different,
-        )
-        for text, clips, us, different in rows
-    ]
-    return FrequentTexts(texts, -(-count // step), count)
+    return steps

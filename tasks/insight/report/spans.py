@@ -1,9 +1,10 @@
-"""Columns of the facts and outcomes of all utterances, for charts and the choice of clips."""
+"""The ledger of a version, or of the work done so far, and the facts of its utterances: tables of
+one database, for charts and the choice of clips."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,34 +12,42 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ...accounting.summary import REMOVED
 from ...base.arrays import Bools, Float64s, Int32s
+from ...base.schema import LEDGER, LedgerRow
 from ...plugins.rules import Rule
 from ...publish.corpus import limits
 from ...settings.job import Job
 from ...storage import queries
 
-VALUES = 30  # shown of a label
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
-class LabelHours(NamedTuple):
-    """Utterances and hours with one value of a label, in all and packaged."""
+class Hours(NamedTuple):
+    """The spans with one value of a column, in all and packaged."""
 
-    value: str
-    utterances: int
+    value: str | None
+    items: int
     hours: float
     packaged: int
     packaged_hours: float
+    names: int = 1  # different values, if small ones are summed
 
 
-class Columns:
-    """The outcomes and measures of all utterances: `parts` of a table of outcomes with this
-    schema (`limits.outcomes_schema`)."""
+class Spans:
+    """The table `ledger`, and the table `outcomes` of the outcomes and measures of all utterances;
+    both are given in parts. `schema`: of the outcomes (`limits.outcomes_schema`)."""
 
-    def __init__(self, job: Job, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        schema: pa.Schema,
+        outcomes: Iterable[pa.Table],
+        ledger: Iterable[pa.Table] = (),
+    ) -> None:
         self.job = job
         fields = [field for field in schema if field.name not in limits.TOLD]
-        #: Columns with labels of plug-ins; all other columns are in `names`.
+        #: Columns with labels of plug-ins; all other columns of `outcomes` are in `names`.
         self.labels = [field.name for field in fields if field.type == pa.string()]
         self.names = [name for name in schema.names if name not in self.labels]
         by_stage = limits.rules_by_stage(job).items()
@@ -47,10 +56,12 @@ class Columns:
         opened = ExitStack()
         self.database = opened.enter_context(queries.tables(job.package.memory))
         weakref.finalize(self, opened.close)
-        with queries.given(self.database, schema.empty_table()):
-            self.database.execute("CREATE TABLE outcomes AS SELECT * FROM given")
-        for part in parts:
-            queries.add(self.database, "outcomes", part)
+        tables = (("outcomes", schema, outcomes), ("ledger", LEDGER, ledger))
+        for name, columns, parts in tables:
+            with queries.given(self.database, columns.empty_table()):
+                self.database.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+            for part in parts:
+                queries.add(self.database, name, part)
         self.seconds = self.values("seconds")
         self.packaged = self.flags("outcome = 'packaged'")
         self.heard = self.flags("heard")  # whether each row has a transcript
@@ -62,7 +73,7 @@ class Columns:
             self.refusals += self.flags(_refuses(*rule))
 
     def flags(self, sql: str) -> Bools:
-        """The value of an SQL predicate for each row; false for NULL. bool [rows]"""
+        """The value of an SQL predicate for each utterance; false for NULL. bool [rows]"""
         return np.asarray(self._column(f"coalesce({sql}, false)"), bool)
 
     def values(self, name: str) -> Float64s:
@@ -75,36 +86,50 @@ class Columns:
         return self.database.execute(f"SELECT {sql} AS value FROM outcomes").fetchnumpy()["value"]
 
     def only(self, stage: str, rule: Rule) -> Bools:
-        """Which rows would be kept without this one rule; bool [rows]."""
+        """Which utterances would be kept without this one rule; bool [rows]."""
         flags: Bools = ~self.blocked & (self.refusals == self.flags(_refuses(stage, rule)))
         return flags
 
-    def label_hours(self, name: str) -> list[LabelHours]:
-        """Utterances and hours by the values of a label, those with the most hours first."""
-        column = queries.identifier(name)
+    def rows(self, numbers: Iterable[int]) -> list[LedgerRow]:
+        """The rows of the ledger with these numbers, in their order."""
+        wanted = pa.table({"number": pa.array(numbers, pa.int64())})
+        sql = "SELECT ledger.* FROM ledger JOIN given ON ledger.rowid = number ORDER BY number"
+        rows: list[LedgerRow] = queries.joined(self.database, wanted, sql).to_pylist()
+        return rows
+
+    def hours_by(self, column: str, table: str = "ledger") -> list[Hours]:
+        """The spans of either table by the values of a column, those with the most hours first;
+        without recordings that have left their sources."""
+        name = queries.identifier(column)
+        packaged = "FILTER (outcome = 'packaged')"
         rows = self.database.execute(
-            f"SELECT {column}, count(*), fsum(seconds) / 3600 AS hours, "
-            "count(*) FILTER (outcome = 'packaged'), "
-            "coalesce(fsum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 FROM outcomes "
-            f"WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY hours DESC, 1 LIMIT {VALUES}"
+            f"SELECT {name}, count(*), fsum(seconds) / 3600 AS hours, count(*) {packaged}, "
+            f"coalesce(fsum(seconds) {packaged}, 0) / 3600 FROM {table} "
+            f"WHERE reason IS DISTINCT FROM '{REMOVED}' GROUP BY 1 "
+            f"ORDER BY hours DESC, coalesce({name}, 'None')"
         ).fetchall()
-        return [LabelHours(*row) for row in rows]
+        return [Hours(*row) for row in rows]
 
     @cached_property
     def groups(self) -> list[tuple[str, str | None, Int32s]]:
-        """(`dataset` or `language`, name, its sorted rows) of the GROUPS largest by hours; none of
-        a kind with only one."""
+        """(`dataset` or `language`, name, the sorted rows of its utterances) of the GROUPS largest
+        by hours; none of a kind with only one."""
         groups = []
         for kind in ("dataset", "language"):
-            largest = self.database.execute(
-                f"SELECT {kind}, fsum(seconds) AS length FROM outcomes GROUP BY {kind} "
-                f"HAVING length > 0 ORDER BY length DESC, coalesce({kind}, 'None') LIMIT {GROUPS}"
-            ).fetchall()
-            for name, _ in largest if len(largest) > 1 else ():
+            largest = [one for one in self.hours_by(kind, "outcomes") if one.hours > 0][:GROUPS]
+            for name, *_ in largest if len(largest) > 1 else ():
                 value = "NULL" if name is None else queries.literal(name)
                 rows = np.flatnonzero(self.flags(f"{kind} IS NOT DISTINCT FROM {value}"))
                 groups.append((kind, name, rows.astype(np.int32)))
         return groups
+
+
+def folded(rows: Sequence[Hours], most: int) -> list[Hours]:
+    """The first rows; beyond `most`, all others summed in the last one, without a value."""
+    if len(rows) <= most:
+        return [*rows]
+    _, *numbers = zip(*rows[most - 1 :], strict=True)
+    return [*rows[: most - 1], Hours(None, *map(sum, numbers))]
 
 
 #: SQL predicate on outcome, stage and reason: rows whose outcome no limit can change, because they

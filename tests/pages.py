@@ -3,7 +3,7 @@
     python -m tests.pages       writes them anew, in every page that has markers
 
 A part stands between `<!-- made from the code: NAME ARGUMENT -->` and `<!-- end -->`.
-tests/laws/test_pages.py fails when a page is stale.
+tests/laws/test_readme.py fails when a page is stale.
 """
 
 import argparse

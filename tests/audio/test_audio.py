@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import http.server
 import io
 import json
 import os
@@ -12,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tarfile
-import threading
 import tracemalloc
 import wave
 from collections.abc import Iterator
@@ -28,7 +26,7 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tests.helpers import bombs, tiers
+from tests.helpers import bombs, loopback, sounding, tiers
 from tests.helpers.fetched import CORPUS
 from uttermill.tasks import audio
 from uttermill.tasks.audio.damage.mp3 import crc16
@@ -54,15 +52,7 @@ def write(path: Path, samples: Samples, rate: int = 16_000, subtype: str | None 
 
 
 def write_m4a(path: Path, samples: Samples, rate: int = 16_000) -> Locator:
-    with av.open(str(path), "w", format="mp4") as container:
-        stream = container.add_stream("aac", rate=rate, layout="mono")
-        for at in range(0, len(samples), 1024):
-            frame = av.AudioFrame.from_ndarray(
-                np.ascontiguousarray(samples[at : at + 1024].T), "fltp", "mono"
-            )
-            frame.sample_rate, frame.pts = rate, at
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
+    path.write_bytes(sounding.by_ffmpeg("mp4", "aac", rate, samples))
     return Locator(str(path))
 
 
@@ -237,7 +227,7 @@ def test_channels_that_change_midway_are_mixed(
             path = tmp_path / {"flac": "a.flac", "vorbis": "a.ogg", "opus": "a.opus"}[kind]
             write(path, samples, subtype={"flac": "PCM_16"}.get(kind, kind.upper()))
             data = path.read_bytes()
-            parts.append(data if kind != "flac" or not parts else flac_frames(data))
+            parts.append(data if kind != "flac" or not parts else sounding.flac_frames(data))
     path.write_bytes(b"".join(parts))
     locator = Locator(str(path))
     found = decode(locator)
@@ -249,15 +239,6 @@ def test_channels_that_change_midway_are_mixed(
     assert np.array_equal(found, decode(locator, 777))
     if kind != "mp3":  # its second part begins without the bits before it
         assert faults(locator) == []
-
-
-def flac_frames(data: bytes) -> bytes:
-    """A FLAC file without its metadata."""
-    at, last = 4, False
-    while not last:
-        last = bool(data[at] & 128)
-        at += 4 + int.from_bytes(data[at + 1 : at + 4], "big")
-    return data[at:]
 
 
 def faults(locator: Locator) -> list[Fault]:
@@ -272,7 +253,7 @@ def test_a_rate_that_changes_midway_is_resampled(tmp_path: Path, kind: str) -> N
     name = {"flac": "a.flac", "vorbis": "a.ogg"}[kind]
     one = Path(write(tmp_path / name, tones(32_000), 16_000).path).read_bytes()
     other = Path(write(tmp_path / name, tones(88_200, rate=44_100), 44_100).path).read_bytes()
-    (tmp_path / name).write_bytes(one + (flac_frames(other) if kind == "flac" else other))
+    (tmp_path / name).write_bytes(one + (sounding.flac_frames(other) if kind == "flac" else other))
     locator = Locator(str(tmp_path / name))
     found = decode(locator)
     assert audio.probe(locator).rate == 16_000
@@ -292,16 +273,7 @@ def test_a_midi_sample_dump_is_refused_with_the_remedy(tmp_path: Path) -> None:
 
 
 def mp3(samples: Samples, path: Path) -> bytes:
-    with sf.SoundFile(
-        path,
-        "w",
-        16_000,
-        samples.shape[1],
-        format="MP3",
-        subtype="MPEG_LAYER_III",
-        bitrate_mode="VARIABLE",
-    ) as file:
-        file.write(samples)
+    sf.write(path, samples, 16_000, "MPEG_LAYER_III", format="MP3", bitrate_mode="VARIABLE")
     return path.read_bytes()
 
 
@@ -459,20 +431,11 @@ def test_raw_gsm_needs_no_name(tmp_path: Path, frames: int) -> None:
         assert frames == 32 or fails(Locator(str(path))).code == "unreadable"
 
 
-def write_g722(path: Path, samples: Samples) -> bytes:
-    with av.open(str(path), "w", format="g722") as file:
-        stream = file.add_stream("g722", rate=16_000, layout="mono")
-        pcm = np.round(32767 * samples.T).astype(np.int16)
-        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(pcm), "s16", "mono")
-        frame.sample_rate, frame.pts = 16_000, 0
-        file.mux([*stream.encode(frame), *stream.encode(None)])
-    return path.read_bytes()
-
-
 def test_g722_is_known_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "a.g722"
     samples = tones(16_000)
-    assert len(write_g722(path, samples)) == 8000
+    path.write_bytes(sounding.by_ffmpeg("g722", "g722", 16_000, samples))
+    assert path.stat().st_size == 8000
     locator = Locator(str(path), headerless="g722")
     decoded = decode(locator)
     assert decoded.shape == (16_000, 1)
@@ -543,24 +506,10 @@ def scripts(secret: Path, url: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def asked() -> Iterator[tuple[str, list[str]]]:
+def asked(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
     """A URL on this machine, and what was asked of its server."""
-    seen: list[str] = []
-
-    class Note(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Note) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/a.wav", seen
-        server.shutdown()
-        thread.join()
+    with loopback.web(tmp_path) as server:
+        yield f"{server.url}/a.wav", server.asked
 
 
 @pytest.mark.parametrize("kind", scripts(Path("x"), ""))

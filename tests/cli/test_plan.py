@@ -143,19 +143,6 @@ def test_a_segment_without_an_end_lasts_to_the_recording_s(tmp_path: Path) -> No
     assert [each[2:] for each in expected.kept()] == [(2, 8.0)]
 
 
-@pytest.mark.nightly
-def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in")
-    tight = asked(tmp_path, filter=corpus.filters(max=1.1))
-    corpus.run(tight)
-    loose = asked(tmp_path, filter=corpus.filters(max=1.7))
-    told, plan = planned(loose, tight)
-    assert told == corpus.run(loose)[1]
-    assert told["filter"] == (0, 10)
-    assert told["resample"][0] == told["transcribe"][0] == 3
-    assert plan.again == 0, "nothing of it was computed before"
-
-
 @pytest.mark.full
 def test_new_changed_and_removed_recordings(home: Path) -> None:
     for number in (11, 12):

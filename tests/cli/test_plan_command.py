@@ -44,15 +44,19 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ended(tmp_path: Path) -> Path:
     corpus.make(tmp_path / "in")
+    prepared(path := written(tmp_path))
+    return path
+
+
+def written(home: Path, **changes: Any) -> Path:
+    """Settings of a run over `home/in`, with others at their top."""
     data = {
-        "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}],
-        "out": str(tmp_path / "out"),
-        "shard": {"settle_seconds": 0},
-        "transcribe": {"backend": {"use": "fake"}},
-    }
-    path = tmp_path / "settings.yaml"
+        "sources": [{"kind": "folder", "path": str(home / "in"), "name": "c"}],
+        "out": str(home / "out"), "shard": {"settle_seconds": 0},
+        "transcribe": {"backend": {"use": "fake"}}, **changes,
+    }  # fmt: skip
+    path = home / "settings.yaml"
     path.write_text(yaml.safe_dump(data))
-    prepared(path)
     return path
 
 
@@ -380,9 +384,7 @@ def test_what_its_source_calls_unusable_is_named_before_the_run(
     listed = [{"audio": "in/r00.wav"}, *rows]
     corpus.jsonl(tmp_path / "list.jsonl", listed)
     source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "a"}
-    file = tmp_path / "settings.yaml"
-    file.write_text(yaml.safe_dump({"sources": [source], "out": str(tmp_path / "out")}))
-    found = told(capsys, "plan", str(file))
+    found = told(capsys, "plan", str(written(tmp_path, sources=[source])))
     first = f"{tmp_path}/list.jsonl:2 (unreadable: it names no file: a path of audio is expected)"
     assert found["unusable"] == {"items": 2, "first": first}
     assert f"2 new recordings cannot be used: the first is {first}." in [*shown.plan(found)]
@@ -497,13 +499,8 @@ def test_another_speaker_alone_makes_a_version_and_is_the_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus.make(tmp_path / "in/ann", 2)
-    data = {
-        "sources": [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}],
-        "out": str(tmp_path / "out"), "transcribe": {"backend": {"use": "fake"}},
-        "shard": {"settle_seconds": 0},
-    }  # fmt: skip
-    path = tmp_path / "settings.yaml"
-    path.write_text(yaml.safe_dump(data))
+    source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
+    path = written(tmp_path, sources=[source])
     for speakers in ("ab", "ac"):
         lines = [
             json.dumps({"wav": f"in/ann/r0{number}.wav", "txt": "so", "speaker": speaker})

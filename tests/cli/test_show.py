@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.cli.test_plan_command import Terminal
 from uttermill.flows import cli, formatting, settings
 from uttermill.flows.cli import doctor, setting_listing
 from uttermill.flows.cli.show import results, runs, tables
@@ -144,10 +145,6 @@ def test_a_newline_in_a_name_breaks_no_line() -> None:
 
 
 def test_a_log_line_that_looks_like_markup_passes_the_bars() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     stream = Terminal()
     log = logging.getLogger("uttermill")
     handler = logging.StreamHandler(stream)

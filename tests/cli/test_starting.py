@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_commands import told
+from tests.cli.test_plan_command import Terminal
 from tests.helpers import corpus
 from uttermill.flows import checks, cli, settings
 from uttermill.flows.cli import init, setting_listing
@@ -95,11 +96,6 @@ def test_init_for_voices_runs(tmp_path: Path) -> None:
     chosen = settings.read(str(file), [], None, ["shard.settle_seconds=0"])
     published, _ = corpus.run(chosen.job())
     assert published.summary["utterances"]["packaged"] > 0
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_init_asks_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,8 @@ run from it, and look at the run. `UTTERMILL_SCREENSHOTS` names where pictures g
 Needs Chromium, as `test_report_browser.py` does.
 """
 
-import http.server
 import json
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from prefect.client.schemas.objects import FlowRun
 from tests.e2e import service
 from tests.e2e.test_report_browser import REBOUND, browser
 from tests.faults.command import Site, Started, soon
-from tests.helpers import corpus, prefect_database, tiers
+from tests.helpers import corpus, loopback, prefect_database, tiers
 from uttermill.flows.server.server import using
 from uttermill.tasks.base import shelves
 
@@ -115,23 +113,12 @@ def serving(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> I
 
 
 @pytest.fixture(scope="module")
-def evil() -> Iterator[str]:
+def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a page of another site."""
-
-    class Page(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<!doctype html><title>evil</title>")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://{REBOUND}:{server.server_port}/"
-        server.shutdown()
+    home = tmp_path_factory.mktemp("evil")
+    (home / "index.html").write_text("<!doctype html><title>evil</title>")
+    with loopback.web(home) as server:
+        yield f"{server.url.replace('127.0.0.1', REBOUND)}/"
 
 
 @pytest.fixture(scope="module")

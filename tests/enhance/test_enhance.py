@@ -9,7 +9,6 @@ import pytest
 import soundfile as sf
 import soxr
 from numpy.typing import NDArray
-from onnx import TensorProto
 
 from tests.helpers import corpus, tiny_onnx
 from tests.helpers.fetched import CORPUS
@@ -134,13 +133,9 @@ def test_separator_takes_away_what_the_graph_gives(tmp_path: Path) -> None:
 
 
 def test_denoise_hears_each_window_twice(tmp_path: Path) -> None:
-    tiny_onnx.save(  # it is not odd: turning the sign shows that
-        tmp_path / "relu.onnx",
-        [tiny_onnx.node("Relu", ["input"], ["output"])],
-        {"input": (TensorProto.FLOAT, SHAPE)},
-        {"output": (TensorProto.FLOAT, SHAPE)},
-        {},
-    )
+    kind = tiny_onnx.of_shape(SHAPE)  # it is not odd: turning the sign shows that
+    graph = f"relu ({kind} input) => ({kind} output) {{ output = Relu(input) }}"
+    tiny_onnx.save(tmp_path / "relu.onnx", graph)
     chosen = separator_onnx.Settings(path=str(tmp_path), n_fft=N_FFT, hop=HOP, gives="voice")
     samples = noise(6, 1000)
     twice = run(separator_onnx.start(chosen), samples, [])
@@ -179,14 +174,7 @@ def test_what_is_no_separator(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not an ONNX graph"):
         separator_onnx.check_weights(chosen)
     model = tmp_path / "other" / "wide.onnx"
-    shape = (1, 16)
-    tiny_onnx.save(
-        model,
-        [tiny_onnx.node("Relu", ["x"], ["y"])],
-        {"x": (TensorProto.FLOAT, shape)},
-        {"y": (TensorProto.FLOAT, shape)},
-        {},
-    )
+    tiny_onnx.save(model, "relu (float[1,16] x) => (float[1,16] y) { y = Relu(x) }")
     with pytest.raises(ConfigError, match="not a UVR-MDX graph"):
         separator_onnx.check_weights(separator_onnx.Settings(path=str(model)))
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto as T
-from onnx import helper
 
 from tests.asr.test_language_vote import segmented
 from tests.helpers import corpus, tiny_onnx
@@ -35,21 +33,18 @@ def model(
 ) -> str:
     """A folder whose model hears English in loud clips and German in soft ones; `german`: the
     score of German."""
-    nodes = [
-        helper.make_node("Abs", ["samples"], ["size"]),
-        helper.make_node("ReduceMean", ["size"], ["level"], keepdims=0),
-        helper.make_node("Reshape", ["level", "one"], ["row"]),
-        helper.make_node("MatMul", ["row", "slopes"], ["rising"]),
-        helper.make_node("Add", ["rising", "offsets"], ["scores"]),
-    ]
-    held = {
-        "one": tiny_onnx.ints(1, 1),
-        "slopes": np.array([[100.0, 0.0, 0.0]], np.float32),
-        "offsets": np.array([[0.0, german, -9.0]], np.float32),
-    }
     folder = home / "model"
-    graph = {"samples": (T.FLOAT, shape)}, {"scores": (T.FLOAT, (1, 3))}
-    tiny_onnx.save(folder / "lid.onnx", nodes, *graph, held)
+    graph = f"""
+    spoken ({tiny_onnx.of_shape(shape)} samples) => (float[1,3] scores) {{
+        size = Abs(samples)
+        level = ReduceMean <keepdims=0> (size)
+        row = Reshape(level, one)
+        rising = MatMul(row, slopes)
+        scores = Add(rising, offsets)
+    }}"""
+    slopes = np.array([[100.0, 0.0, 0.0]], np.float32)
+    offsets = np.array([[0.0, german, -9.0]], np.float32)
+    tiny_onnx.save(folder / "lid.onnx", graph, one=[1, 1], slopes=slopes, offsets=offsets)
     (folder / "labels.txt").write_text(lines)
     return str(folder)
 

@@ -2,7 +2,7 @@
 
 import math
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ SOUNDS = {"sounds_music_mean": 0.5, "sounds_music_score": 0.9, "sounds_laughter"
 VOICE = {"pitch_median": 110.0, "pitch_range": 2.0, "pitch_voiced": 0.5}
 HALL = {"reverberation_c50": 3.0, "reverberation_rt60": 1.2}
 #: A filter, its settings, what it measured, and why the clip is dropped.
-REASONS: list[tuple[str, dict[str, Any], dict[str, float], str | None]] = [
+REASONS: list[tuple[str, dict[str, Any], Mapping[str, float | None], str | None]] = [
     ("bandwidth", {"min": 6000}, {"bandwidth": 4000.0}, "narrow_band"),
     ("bandwidth", {}, {"bandwidth": 4000.0}, None),
     ("effective_rate", {"min": 16_000}, {"effective_rate": 8000.0}, "upsampled"),
@@ -137,12 +137,20 @@ REASONS: list[tuple[str, dict[str, Any], dict[str, float], str | None]] = [
     ("sounds", {"max_music_score": 0.5}, SOUNDS, "music"),
     ("sounds", {"max_share": {"music": 0.5}}, SOUNDS, "high_sounds_music"),
     ("sounds", {"min_share": {"laughter": 0.5}}, SOUNDS, "low_sounds_laughter"),
+    ("snr", {"min": 5}, {"snr": 4.0}, "noisy"),
+    ("snr", {"min": 5}, {"snr": None}, None),
+    ("snr", {"max": 30}, {"snr": 40.0}, "high_snr"),
+    ("nmf_snr", {"min": 0}, {"nmf_snr": -0.1}, "low_nmf_snr"),
+    ("nmf_snr", {"min": 0}, {"nmf_snr": 0.0}, None),
+    ("dnsmos", {"min_ovrl": 3.0}, {"dnsmos_ovrl": 2.9}, "low_dnsmos_ovrl"),
+    ("dnsmos", {}, {"dnsmos_ovrl": 2.9}, None),
+    ("dnsmos", {"min_bak": 3.0}, {"dnsmos_bak": 2.9}, "low_dnsmos_bak"),
 ]
 
 
 @pytest.mark.parametrize(("use", "limits", "values", "why"), REASONS)
 def test_each_limit_has_its_reason(
-    use: str, limits: dict[str, Any], values: dict[str, float], why: str | None
+    use: str, limits: dict[str, Any], values: Mapping[str, float | None], why: str | None
 ) -> None:
     module = plugins.FILTERS.load(use)
     found = judge(values, module.verdict(module.Settings.model_validate(limits)))

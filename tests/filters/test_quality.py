@@ -27,13 +27,11 @@ from tests.helpers.corpus import speech as syllables
 from tests.helpers.fetched import CORPUS
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
-from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.filters import _derived as derived
 from uttermill.tasks.filters import _dnsmos, dnsmos, nmf_snr, snr
 from uttermill.tasks.models import model_files, onnx_graph
-from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import recipe
 
@@ -342,21 +340,3 @@ def test_snr_of_a_long_clip_is_that_of_its_parts(voices: list[Floats]) -> None:
     long = Clip.of_pieces([mixed[:, None]] * 3, RATE)  # beyond the length that is kept in memory
     assert long.seconds > derived.KEPT_SECONDS
     assert snr.measure(long, snr.Settings())["snr"] == pytest.approx(12, abs=1.5)
-
-
-@pytest.mark.parametrize(
-    ("module", "values", "limits", "reason"),
-    [
-        (snr, {"snr": 4.0}, {"min": 5}, "noisy"),
-        (snr, {"snr": None}, {"min": 5}, None),
-        (snr, {"snr": 40.0}, {"max": 30}, "high_snr"),
-        (nmf_snr, {"nmf_snr": -0.1}, {"min": 0}, "low_nmf_snr"),
-        (nmf_snr, {"nmf_snr": 0.0}, {"min": 0}, None),
-        (dnsmos, {"dnsmos_ovrl": 2.9}, {"min_ovrl": 3.0}, "low_dnsmos_ovrl"),
-        (dnsmos, {"dnsmos_ovrl": 2.9}, {}, None),
-        (dnsmos, {"dnsmos_bak": 2.9}, {"min_bak": 3.0}, "low_dnsmos_bak"),
-    ],
-)
-def test_limits(module: Any, values: dict[str, Any], limits: dict[str, float], reason: Any) -> None:
-    found = judge(values, plugins.FILTERS.load(module.__name__).verdict(module.Settings(**limits)))
-    assert (found.reason if found else None) == reason

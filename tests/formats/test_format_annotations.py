@@ -1,13 +1,15 @@
-"""What `package.publish` names, read back from every format with free fields."""
+"""What `package.publish` names, and labels of the source: as columns, on the card, and read back
+from every format with free fields."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
+from tests.formats.test_format_lhotse import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus
 from tests.helpers.format_entries import entries
 from uttermill.tasks import plugins
@@ -36,6 +38,12 @@ def holds(use: str) -> bool:
 HOLDING = [use for use in shelves.names("formats") if holds(use)]
 FORMATS = [of_format(use) for use in HOLDING]
 PLAIN = ({"use": "kaldi"}, {"use": "chat_jsonl"})
+LABELS: tuple[dict[str, str], ...] = (
+    {"emotion": "happy | <b>", "accent": "us"},
+    {"emotion": "sad"},
+    {},
+    {"emotion": "sad"},
+)
 PUBLISH = ("tagging_voice", "tagging_level", "tagging_sounds", "tagging_length", "moods_words")
 
 
@@ -49,9 +57,14 @@ def asked(home: Path, publish: tuple[str, ...] = PUBLISH, **changes: Any) -> Job
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of recordings with labels, with all that is published where it is asked for."""
     home = tmp_path_factory.mktemp("annotations")
-    corpus.make(home / "in", 3)
-    return corpus.run(asked(home))[0].path
+    corpus.make(home / "in", len(LABELS))
+    lines = [{"wav": f"in/r0{n}.wav", "key": f"k{n}", "txt": f"words {n}", **said}
+             for n, said in enumerate(LABELS)]  # fmt: skip
+    corpus.jsonl(home / "list.jsonl", lines)
+    source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "labels": ["emotion", "accent"]}
+    return corpus.run(asked(home, sources=[source]))[0].path
 
 
 def rows(version: Path) -> dict[str, dict[str, Any]]:
@@ -77,17 +90,63 @@ def test_what_is_written_reads_back(version: Path) -> None:
     assert verify(version) == []
 
 
+@pytest.fixture
+def stated(version: Path) -> dict[str, dict[str, str] | None]:
+    """Labels by id, as the column has them."""
+    by_id = {row["id"]: row for row in corpus.utterances(version)}
+    said = [by_id[name]["labels"] for name in sorted(by_id, key=lambda n: by_id[n]["source_id"])]
+    assert [dict(labels or ()) for labels in said] == [*LABELS]
+    assert said[2] is None
+    return {name: row["labels"] and dict(row["labels"]) for name, row in by_id.items()}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("use", ["webdataset", "lhotse_shar", "nemo", "emilia", "litdata"])
+def test_formats_with_free_fields_hold_labels(
+    version: Path, stated: dict[str, dict[str, str] | None], use: str
+) -> None:
+    by_id = entries(version, use)
+    assert {name: entry.get("labels") for name, entry in by_id.items()} == stated
+    assert sum("labels" in entry for entry in by_id.values()) == 3
+
+
+def by_name(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, str] | None]:
+    return {
+        row["id"]: row["labels"] and {one["name"]: one["value"] for one in row["labels"]}
+        for row in rows
+    }
+
+
 def test_datasets_reads_them(
     version: Path,
+    stated: dict[str, dict[str, str] | None],
     datasets: Any,  # noqa: F811  (the fixture)
     tmp_path: Path,
 ) -> None:
     loaded = datasets.load_dataset(
         str(version / "hf_parquet"), split="train", cache_dir=str(tmp_path)
-    )
+    ).remove_columns("audio")
     wanted = rows(version)
-    for row in loaded.remove_columns("audio"):
+    for row in loaded:
         assert {column: row[column] for column in PUBLISH} == wanted[row["id"]]
+    assert by_name(loaded) == stated
+
+
+def test_lance_reads_labels(version: Path, stated: dict[str, dict[str, str] | None]) -> None:
+    pytest.importorskip("lance", reason="the extra lance is not installed")
+    assert by_name(entries(version, "lance").values()) == stated
+
+
+def test_the_card_says_hours_by_label(version: Path) -> None:
+    told = json.loads((version / "dataset.json").read_text())["labels"]
+    assert [(row["label"], row["value"], row["utterances"]) for row in told] == [
+        ("emotion", "sad", 2),
+        ("emotion", "happy | <b>", 1),
+        ("accent", "us", 1),
+    ]
+    card = (version / "README.md").read_text()
+    assert "| emotion | sad | 2 | 0.000 |" in card
+    assert "| emotion | happy \\| &lt;b> | 1 | 0.000 |" in card
 
 
 @pytest.mark.nightly

@@ -18,7 +18,7 @@ import pytest
 import soundfile as sf
 from scipy.io import wavfile
 
-from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
+from tests.formats.test_format_lhotse import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus, published, tiers
 from tests.helpers.published import Row
 from uttermill.flows.cli import queries

@@ -19,12 +19,13 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.helpers.sounding import HZ, by_sndfile, sound
+from tests.helpers.sounding import HZ, by_sndfile, flac_frames, sound
 from uttermill.tasks import audio
 from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.recording import Locator
 
 SECONDS = 1.5
+FLAC = ("FLAC", "PCM_16")
 SAME = 2e-4  # largest difference of two decoders of one codec: an 8-bit or lossy one rounds twice
 
 
@@ -223,8 +224,16 @@ def oddities() -> Iterator[Case]:
               for r, c in ((HZ, 1), (HZ, 1), (44_100, 2))]  # fmt: skip
     yield Case("ogg/vorbis", "chained", vorbis[0] + vorbis[1])
     yield Case("mp3", "chained", mp3 + mp3)
-    yield Case("flac", "frames of another rate behind", flac + flac_frames(44_100, 1))
-    yield Case("flac", "frames of other channels behind", flac + flac_frames(HZ, 2))
+    yield Case(
+        "flac",
+        "frames of another rate behind",
+        flac + flac_frames(by_sndfile(*FLAC, 44_100, sound(44_100, 1, SECONDS))),
+    )
+    yield Case(
+        "flac",
+        "frames of other channels behind",
+        flac + flac_frames(by_sndfile(*FLAC, HZ, sound(HZ, 2, SECONDS))),
+    )
     for name in ("a picture", "video and two audio tracks"):
         yield Case("matroska", name, film(2 if "two" in name else 1))
 
@@ -240,15 +249,6 @@ def wav_of_bits(bits: int) -> bytes:
     form = struct.pack("<IHHIIHH", 16, 1, 1, HZ, HZ * width, width, bits)
     body = b"WAVEfmt " + form + b"data" + struct.pack("<I", len(data)) + data
     return b"RIFF" + struct.pack("<I", len(body)) + body
-
-
-def flac_frames(rate: int, channels: int) -> bytes:
-    data = by_sndfile("FLAC", "PCM_16", rate, sound(rate, channels, SECONDS))
-    at, last = 4, False
-    while not last:
-        last = bool(data[at] & 128)
-        at += 4 + int.from_bytes(data[at + 1 : at + 4], "big")
-    return data[at:]
 
 
 def film(tracks: int) -> bytes:

@@ -96,3 +96,12 @@ def ogg_pages(data: bytes) -> list[bytes]:
         found.append(data[at:end])
         at = end
     return found
+
+
+def flac_frames(data: bytes) -> bytes:
+    """A FLAC file without its metadata."""
+    at, last = 4, False
+    while not last:
+        last = bool(data[at] & 128)
+        at += 4 + int.from_bytes(data[at + 1 : at + 4], "big")
+    return data[at:]

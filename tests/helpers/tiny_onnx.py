@@ -8,31 +8,26 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 WIDTH = 8  # of encoders
 PIECES = ("▁the", "▁cat", "▁sat", "s", "ing", ".", "▁on")
+Array = np.ndarray[Any, Any]
 Shape = Sequence[int | str]
 
 
-def drawn(*shape: int, seed: int = 0, scale: float = 3.0) -> np.ndarray[Any, Any]:
+def drawn(*shape: int, seed: int = 0, scale: float = 3.0) -> Array:
     return np.random.default_rng(seed).normal(0, scale, shape).astype(np.float32)
 
 
 def save(
-    path: Path,
-    nodes: Sequence[Any],
-    inputs: Mapping[str, tuple[int, Shape]],
-    outputs: Mapping[str, tuple[int, Shape]],
-    constants: Mapping[str, np.ndarray[Any, Any]],
-    metadata: Mapping[str, str] | None = None,
+    path: Path, written: str, metadata: Mapping[str, str] | None = None, **held: Array | list[int]
 ) -> None:
-    def infos(some: Mapping[str, tuple[int, Shape]]) -> list[Any]:
-        return [helper.make_tensor_value_info(n, kind, shape) for n, (kind, shape) in some.items()]
-
-    held = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "tiny", infos(inputs), infos(outputs), held)
+    """A graph as ONNX writes one: `name (inputs) => (outputs) { nodes }`; `held`: its constants."""
+    graph = onnx.parser.parse_graph(written)
+    for name, value in held.items():
+        stored = np.array(value, np.int64) if isinstance(value, list) else np.asarray(value)
+        graph.initializer.append(numpy_helper.from_array(stored, name))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     helper.set_model_props(model, dict(metadata or {}))
@@ -41,18 +36,15 @@ def save(
     path.write_bytes(model.SerializeToString())
 
 
-def ints(*values: int) -> np.ndarray[Any, Any]:
-    return np.array(values, np.int64)
-
-
-node = helper.make_node
+def of_shape(shape: Shape) -> str:
+    return f"float[{','.join(map(str, shape))}]"
 
 
 def separator(path: Path, shape: Shape, gain: float) -> None:
     """A graph with the interface of UVR-MDX's, [1, 4, dim_f, dim_t]: `gain` of what it hears."""
-    nodes = [node("Mul", ["input", "gain"], ["output"])]
-    held = {"gain": np.float32(gain).reshape(1)}
-    save(path, nodes, {"input": (T.FLOAT, shape)}, {"output": (T.FLOAT, shape)}, held)
+    kind = of_shape(shape)
+    nodes = "{ output = Mul(input, gain) }"
+    save(path, f"tiny ({kind} input) => ({kind} output) {nodes}", gain=np.float32([gain]))
 
 
 def _vocabulary(path: Path, pieces: Sequence[str] = (*PIECES, "<blk>")) -> None:
@@ -65,15 +57,16 @@ def _config(home: Path, **facts: Any) -> None:
     (home / "config.json").write_text(json.dumps(facts))
 
 
-def _strided(source: str, out: str, every: int) -> tuple[list[Any], dict[str, Any]]:
-    """Features [B,F,T] as frames [B,T/every,WIDTH or V] times the constant W."""
-    nodes = [
-        node("Transpose", [source], ["frames"], perm=[0, 2, 1]),
-        node("Slice", ["frames", "first", "last", "axis", "every"], ["some"]),
-        node("MatMul", ["some", "W"], [out]),
-    ]
-    held = {"first": ints(0), "last": ints(2**40), "axis": ints(1), "every": ints(every)}
-    return nodes, held
+#: Every nth frame of features [b,t,f].
+EVERY: dict[str, list[int]] = {"first": [0], "last": [2**40], "axis": [1]}
+
+
+def _strided(source: str, out: str) -> str:
+    """Features [b,f,t] as frames [b,t/every,WIDTH or V] times the constant W."""
+    return f"""
+        frames = Transpose <perm=[0,2,1]> ({source})
+        some = Slice(frames, first, last, axis, every)
+        {out} = MatMul(some, W)"""
 
 
 def nemo_ctc(home: Path) -> None:
@@ -91,67 +84,52 @@ def gigaam_ctc(home: Path) -> None:
 
 def _ctc(path: Path, names: tuple[str, str, str], features: int, every: int) -> None:
     signal, length, out = names
-    nodes, held = _strided(signal, "scores", every)
-    nodes.append(node("LogSoftmax", ["scores"], [out], axis=-1))
     size = len(PIECES) + 1
-    save(
-        path, nodes,
-        {signal: (T.FLOAT, ["b", features, "t"]), length: (T.INT64, ["b"])},
-        {out: (T.FLOAT, ["b", "s", size])},
-        {**held, "W": drawn(features, size, scale=0.3)},
-    )  # fmt: skip
+    graph = f"""
+    ctc (float[b,{features},t] {signal}, int64[b] {length}) => (float[b,s,{size}] {out}) {{
+        {_strided(signal, "scores")}
+        {out} = LogSoftmax <axis=-1> (scores)
+    }}"""
+    save(path, graph, W=drawn(features, size, scale=0.3), every=[every], **EVERY)
 
 
 def nemo_transducer(home: Path, durations: int = 5) -> None:
     """Parakeet TDT; without durations, RNN-T: encoder, decoder with joint, vocab.txt."""
-    _encoder(home / "encoder-model.onnx", ("audio_signal", "length"),
-             ("outputs", "encoded_lengths"), 80, 8)  # fmt: skip
+    encoder = f"""
+    encoder (float[b,80,t] audio_signal, int64[b] length)
+    => (float[b,{WIDTH},s] outputs, int64[b] encoded_lengths) {{
+        {_strided("audio_signal", "wide")}
+        outputs = Transpose <perm=[0,2,1]> (wide)
+        up = Add(length, less)
+        encoded_lengths = Div(up, every)
+    }}"""
+    weight = drawn(80, WIDTH, scale=0.2)
+    save(home / "encoder-model.onnx", encoder, W=weight, less=[7], every=[8], **EVERY)
     size = len(PIECES) + 1 + durations
     bias = np.zeros((1, 1, size), np.float32)
     if durations:
         bias[..., len(PIECES) + 2] = 50.0  # each token lasts one frame
-    state: tuple[int, Shape] = (T.FLOAT, [2, "b", 16])
+    graph = f"""
+    joint (float[b,{WIDTH},t] encoder_outputs, int32[b,u] targets, int32[b] target_length,
+           float[2,b,16] input_states_1, float[2,b,16] input_states_2)
+    => (float[b,t,1,{size}] outputs, float[2,b,16] output_states_1,
+        float[2,b,16] output_states_2) {{
+        frame = Transpose <perm=[0,2,1]> (encoder_outputs)
+        heard = MatMul(frame, W)
+        before = Gather(E, targets)
+        sum = Add(heard, before)
+        joined = Add(sum, bias)
+        outputs = Unsqueeze(joined, one)
+        output_states_1 = Identity(input_states_1)
+        output_states_2 = Identity(input_states_2)
+    }}"""
     save(
-        home / "decoder_joint-model.onnx",
-        [
-            node("Transpose", ["encoder_outputs"], ["frame"], perm=[0, 2, 1]),
-            node("MatMul", ["frame", "W"], ["heard"]),
-            node("Gather", ["E", "targets"], ["before"]),
-            node("Add", ["heard", "before"], ["sum"]),
-            node("Add", ["sum", "bias"], ["joined"]),
-            node("Unsqueeze", ["joined", "one"], ["outputs"]),
-            node("Identity", ["input_states_1"], ["output_states_1"]),
-            node("Identity", ["input_states_2"], ["output_states_2"]),
-        ],
-        {"encoder_outputs": (T.FLOAT, ["b", WIDTH, "t"]), "targets": (T.INT32, ["b", "u"]),
-         "target_length": (T.INT32, ["b"]), "input_states_1": state, "input_states_2": state},
-        {"outputs": (T.FLOAT, ["b", "t", 1, size]), "output_states_1": state,
-         "output_states_2": state},
-        {"W": drawn(WIDTH, size, seed=1), "E": drawn(len(PIECES) + 1, size, seed=2, scale=0.1),
-         "bias": bias, "one": ints(2)},
+        home / "decoder_joint-model.onnx", graph, W=drawn(WIDTH, size, seed=1),
+        E=drawn(len(PIECES) + 1, size, seed=2, scale=0.1), bias=bias, one=[2],
     )  # fmt: skip
     _vocabulary(home / "vocab.txt")
     kind = "nemo-conformer-tdt" if durations else "nemo-conformer-rnnt"
     _config(home, model_type=kind, features_size=80, subsampling_factor=8, max_tokens_per_step=1)
-
-
-def _encoder(
-    path: Path, names: tuple[str, str], out: tuple[str, str], features: int, every: int
-) -> None:
-    """Outputs [B,WIDTH,T'] and their lengths."""
-    nodes, held = _strided(names[0], "wide", every)
-    nodes += [
-        node("Transpose", ["wide"], [out[0]], perm=[0, 2, 1]),
-        node("Add", [names[1], "less"], ["up"]),
-        node("Div", ["up", "by"], [out[1]]),
-    ]
-    save(
-        path, nodes,
-        {names[0]: (T.FLOAT, ["b", features, "t"]), names[1]: (T.INT64, ["b"])},
-        {out[0]: (T.FLOAT, ["b", WIDTH, "s"]), out[1]: (T.INT64, ["b"])},
-        {**held, "W": drawn(features, WIDTH, scale=0.2), "less": ints(every - 1),
-         "by": ints(every)},
-    )  # fmt: skip
 
 
 CANARY = (" ", "<|startofcontext|>", "<|startoftranscript|>", "<|emo:undefined|>", "<|en|>",
@@ -176,38 +154,37 @@ def _ending(vocabulary: Sequence[str], words: Sequence[str], end: str) -> np.nda
 
 def canary(home: Path) -> None:
     """An attention decoder that is told the language: encoder, decoder, vocab.txt."""
-    nodes, held = _strided("audio_signal", "encoder_embeddings", 8)
-    nodes += [
-        node("ReduceSum", ["encoder_embeddings", "last_axis"], ["flat"], keepdims=0),
-        node("Cast", ["flat"], ["some_ints"], to=T.INT64),
-        node("Sub", ["some_ints", "some_ints"], ["none"]),
-        node("Add", ["none", "whole"], ["encoder_mask"]),
-    ]
+    encoder = f"""
+    encoder (float[b,80,t] audio_signal, int64[b] length)
+    => (float[b,s,{WIDTH}] encoder_embeddings, int64[b,s] encoder_mask) {{
+        {_strided("audio_signal", "encoder_embeddings")}
+        flat = ReduceSum <keepdims=0> (encoder_embeddings, last_axis)
+        some_ints = Cast <to=7> (flat)
+        none = Sub(some_ints, some_ints)
+        encoder_mask = Add(none, whole)
+    }}"""
     save(
-        home / "encoder-model.onnx", nodes,
-        {"audio_signal": (T.FLOAT, ["b", 80, "t"]), "length": (T.INT64, ["b"])},
-        {"encoder_embeddings": (T.FLOAT, ["b", "s", WIDTH]), "encoder_mask": (T.INT64, ["b", "s"])},
-        {**held, "W": drawn(80, WIDTH, scale=0.2), "last_axis": ints(2), "whole": ints(1)},
+        home / "encoder-model.onnx", encoder, W=drawn(80, WIDTH, scale=0.2), last_axis=[2],
+        whole=[1], every=[8], **EVERY,
     )  # fmt: skip
     tokens = [*CANARY, *PIECES]
+    decoder = f"""
+    decoder (int64[b,u] input_ids, float[b,s,{WIDTH}] encoder_embeddings,
+             int64[b,s] encoder_mask, float[1,b,m,{WIDTH}] decoder_mems)
+    => (float[b,u,{len(tokens)}] logits, float[1,b,n,{WIDTH}] decoder_hidden_states) {{
+        mean = ReduceMean <axes=[1], keepdims=1> (encoder_embeddings)
+        heard = MatMul(mean, W)
+        follows = Gather(F, input_ids)
+        raw = Add(follows, heard)
+        logits = LogSoftmax <axis=-1> (raw)
+        memory = Gather(M, input_ids)
+        layer = Unsqueeze(memory, zero)
+        decoder_hidden_states = Concat <axis=2> (decoder_mems, layer)
+    }}"""
+    follows = _ending(tokens, [p for p in PIECES if p != "."], "<|endoftext|>")
     save(
-        home / "decoder-model.onnx",
-        [
-            node("ReduceMean", ["encoder_embeddings"], ["mean"], axes=[1], keepdims=1),
-            node("MatMul", ["mean", "W"], ["heard"]),
-            node("Gather", ["F", "input_ids"], ["follows"]),
-            node("Add", ["follows", "heard"], ["raw"]),
-            node("LogSoftmax", ["raw"], ["logits"], axis=-1),
-            node("Gather", ["M", "input_ids"], ["memory"]),
-            node("Unsqueeze", ["memory", "zero"], ["layer"]),
-            node("Concat", ["decoder_mems", "layer"], ["decoder_hidden_states"], axis=2),
-        ],
-        {"input_ids": (T.INT64, ["b", "u"]), "encoder_embeddings": (T.FLOAT, ["b", "s", WIDTH]),
-         "encoder_mask": (T.INT64, ["b", "s"]), "decoder_mems": (T.FLOAT, [1, "b", "m", WIDTH])},
-        {"logits": (T.FLOAT, ["b", "u", len(tokens)]),
-         "decoder_hidden_states": (T.FLOAT, [1, "b", "n", WIDTH])},
-        {"W": drawn(WIDTH, len(tokens), seed=4), "M": drawn(len(tokens), WIDTH, seed=5),
-         "F": _ending(tokens, [p for p in PIECES if p != "."], "<|endoftext|>"), "zero": ints(0)},
+        home / "decoder-model.onnx", decoder, W=drawn(WIDTH, len(tokens), seed=4), F=follows,
+        M=drawn(len(tokens), WIDTH, seed=5), zero=[0],
     )  # fmt: skip
     path = home / "vocab.txt"
     path.write_text("".join(f"{'▁' if t == ' ' else t} {i}\n" for i, t in enumerate(tokens)))
@@ -216,38 +193,30 @@ def canary(home: Path) -> None:
 
 def zipformer(home: Path) -> None:
     """Icefall's transducer: am-onnx/{encoder,decoder,joiner}.onnx, lang/tokens.txt."""
-    features, every, size = 80, 4, len(PIECES) + 1
-    save(
-        home / "am-onnx/encoder.onnx",
-        [
-            node("Slice", ["x", "first", "last", "axis", "every"], ["some"]),
-            node("MatMul", ["some", "W"], ["encoder_out"]),
-            node("Add", ["x_lens", "less"], ["up"]),
-            node("Div", ["up", "by"], ["encoder_out_lens"]),
-        ],
-        {"x": (T.FLOAT, ["b", "t", features]), "x_lens": (T.INT64, ["b"])},
-        {"encoder_out": (T.FLOAT, ["b", "s", WIDTH]), "encoder_out_lens": (T.INT64, ["b"])},
-        {"first": ints(0), "last": ints(2**40), "axis": ints(1), "every": ints(every),
-         "W": drawn(features, WIDTH, scale=0.05), "less": ints(every - 1), "by": ints(every)},
-    )  # fmt: skip
-    save(
-        home / "am-onnx/decoder.onnx",
-        [
-            node("Gather", ["E", "y"], ["both"]),
-            node("ReduceMean", ["both"], ["decoder_out"], axes=[1], keepdims=0),
-        ],
-        {"y": (T.INT64, ["b", 2])}, {"decoder_out": (T.FLOAT, ["b", WIDTH])},
-        {"E": drawn(size, WIDTH, seed=2, scale=0.5)},
-    )  # fmt: skip
-    save(
-        home / "am-onnx/joiner.onnx",
-        [
-            node("Add", ["encoder_out", "decoder_out"], ["both"]),
-            node("MatMul", ["both", "W"], ["logit"]),
-        ],
-        {"encoder_out": (T.FLOAT, ["b", WIDTH]), "decoder_out": (T.FLOAT, ["b", WIDTH])},
-        {"logit": (T.FLOAT, ["b", size])}, {"W": drawn(WIDTH, size, seed=3)},
-    )  # fmt: skip
+    size, lang = len(PIECES) + 1, home / "am-onnx"
+    encoder = f"""
+    encoder (float[b,t,80] x, int64[b] x_lens)
+    => (float[b,s,{WIDTH}] encoder_out, int64[b] encoder_out_lens) {{
+        some = Slice(x, first, last, axis, every)
+        encoder_out = MatMul(some, W)
+        up = Add(x_lens, less)
+        encoder_out_lens = Div(up, every)
+    }}"""
+    weight = drawn(80, WIDTH, scale=0.05)
+    save(lang / "encoder.onnx", encoder, W=weight, less=[3], every=[4], **EVERY)
+    decoder = f"""
+    decoder (int64[b,2] y) => (float[b,{WIDTH}] decoder_out) {{
+        both = Gather(E, y)
+        decoder_out = ReduceMean <axes=[1], keepdims=0> (both)
+    }}"""
+    save(lang / "decoder.onnx", decoder, E=drawn(size, WIDTH, seed=2, scale=0.5))
+    joiner = f"""
+    joiner (float[b,{WIDTH}] encoder_out, float[b,{WIDTH}] decoder_out)
+    => (float[b,{size}] logit) {{
+        both = Add(encoder_out, decoder_out)
+        logit = MatMul(both, W)
+    }}"""
+    save(lang / "joiner.onnx", joiner, W=drawn(WIDTH, size, seed=3))
     _vocabulary(home / "lang/tokens.txt")
     _config(home, model_type="kaldi-rnnt", features_size=80, subsampling_factor=4)
 
@@ -258,34 +227,24 @@ def whisper(home: Path) -> None:
                "<|notimestamps|>")  # fmt: skip
     plain = ("Ġthe", "Ġcat", "Ġsat", ".")
     tokens = [*plain, *special]
-    save(
-        home / "onnx/encoder_model.onnx",
-        [
-            node("Transpose", ["input_features"], ["frames"], perm=[0, 2, 1]),
-            node("Slice", ["frames", "first", "last", "axis", "every"], ["some"]),
-            node("MatMul", ["some", "W"], ["last_hidden_state"]),
-        ],
-        {"input_features": (T.FLOAT, ["b", 80, 3000])},
-        {"last_hidden_state": (T.FLOAT, ["b", 1500, WIDTH])},
-        {"first": ints(0), "last": ints(2**40), "axis": ints(1), "every": ints(2),
-         "W": drawn(80, WIDTH)},
-    )  # fmt: skip
+    encoder = f"""
+    encoder (float[b,80,3000] input_features) => (float[b,1500,{WIDTH}] last_hidden_state) {{
+        {_strided("input_features", "last_hidden_state")}
+    }}"""
+    save(home / "onnx/encoder_model.onnx", encoder, W=drawn(80, WIDTH), every=[2], **EVERY)
     follows = _ending(tokens, plain[:3], "<|endoftext|>")
     follows[tokens.index("<|startoftranscript|>")] = -60.0
     follows[tokens.index("<|startoftranscript|>"), tokens.index("<|de|>")] = 60.0
-    save(
-        home / "onnx/decoder_model_merged.onnx",
-        [
-            node("ReduceMean", ["encoder_hidden_states"], ["mean"], axes=[1], keepdims=1),
-            node("MatMul", ["mean", "W"], ["heard"]),
-            node("Gather", ["F", "input_ids"], ["follows"]),
-            node("Add", ["follows", "heard"], ["logits"]),
-        ],
-        {"input_ids": (T.INT64, ["b", "u"]),
-         "encoder_hidden_states": (T.FLOAT, ["b", "s", WIDTH])},
-        {"logits": (T.FLOAT, ["b", "u", len(tokens)])},
-        {"W": drawn(WIDTH, len(tokens), seed=4, scale=0.3), "F": follows},
-    )  # fmt: skip
+    decoder = f"""
+    decoder (int64[b,u] input_ids, float[b,s,{WIDTH}] encoder_hidden_states)
+    => (float[b,u,{len(tokens)}] logits) {{
+        mean = ReduceMean <axes=[1], keepdims=1> (encoder_hidden_states)
+        heard = MatMul(mean, W)
+        follows = Gather(F, input_ids)
+        logits = Add(follows, heard)
+    }}"""
+    weight = drawn(WIDTH, len(tokens), seed=4, scale=0.3)
+    save(home / "onnx/decoder_model_merged.onnx", decoder, W=weight, F=follows)
     places = {token: i for i, token in enumerate(tokens)}
     (home / "vocab.json").write_text(json.dumps({t: places[t] for t in plain}))
     (home / "added_tokens.json").write_text(json.dumps({t: places[t] for t in special}))
@@ -313,25 +272,23 @@ def sense_voice(home: Path) -> None:
     weight = drawn(_LFR, size, seed=6, scale=0.2)
     weight[:, place["<|en|>"] :] = 0.0
     weight[:, 0] = -1e-3
-    save(
-        home / "model.onnx",
-        [
-            node("MatMul", ["x", "W"], ["said"]),
-            node("Gather", ["P", "language"], ["flat"]),
-            node("Unsqueeze", ["flat", "one"], ["first"]),
-            node("Sub", ["first", "first"], ["nothing"]),
-            node("Add", ["nothing", "R"], ["rest"]),
-            node("Concat", ["first", "rest", "said"], ["scores"], axis=1),
-            node("LogSoftmax", ["scores"], ["logits"], axis=-1),
-        ],
-        {"x": (T.FLOAT, ["b", "t", _LFR]), "x_length": (T.INT32, ["b"]),
-         "language": (T.INT32, ["b"]), "text_norm": (T.INT32, ["b"])},
-        {"logits": (T.FLOAT, ["b", "s", size])},
-        {"W": weight, "P": told, "R": rest, "one": ints(1)},
-        {"vocab_size": str(size), "blank_id": "0", "lfr_window_size": "7", "lfr_window_shift": "6",
-         "normalize_samples": "0", "with_itn": "14", "without_itn": "15", "comment": "tiny",
-         "lang_auto": "0", **{f"lang_{code}": str(n) for n, code in enumerate(codes, 1)}, **_NORM},
-    )  # fmt: skip
+    graph = f"""
+    senses (float[b,t,{_LFR}] x, int32[b] x_length, int32[b] language, int32[b] text_norm)
+    => (float[b,s,{size}] logits) {{
+        said = MatMul(x, W)
+        flat = Gather(P, language)
+        first = Unsqueeze(flat, one)
+        nothing = Sub(first, first)
+        rest = Add(nothing, R)
+        scores = Concat <axis=1> (first, rest, said)
+        logits = LogSoftmax <axis=-1> (scores)
+    }}"""
+    facts = {
+        "vocab_size": str(size), "blank_id": "0", "lfr_window_size": "7", "lfr_window_shift": "6",
+        "normalize_samples": "0", "with_itn": "14", "without_itn": "15", "comment": "tiny",
+        "lang_auto": "0", **{f"lang_{code}": str(n) for n, code in enumerate(codes, 1)}, **_NORM,
+    }  # fmt: skip
+    save(home / "model.onnx", graph, facts, W=weight, P=told, R=rest, one=[1])
     _vocabulary(home / "tokens.txt", tokens)
 
 
@@ -342,20 +299,18 @@ def paraformer(home: Path) -> None:
     weight[:, [0, 1, 2, 7]] = -1.0
     for mel in range(_LFR):  # the loudest quarter of the spectrum is the token
         weight[mel, 3 + mel % 80 // 20] = 1.0
-    save(
-        home / "model.onnx",
-        [
-            node("Slice", ["speech", "first", "last", "axis"], ["some"]),
-            node("MatMul", ["some", "W"], ["logits"]),
-            node("Sub", ["speech_lengths", "speech_lengths"], ["none"]),
-            node("Add", ["none", "count"], ["token_num"]),
-        ],
-        {"speech": (T.FLOAT, ["b", "t", _LFR]), "speech_lengths": (T.INT32, ["b"])},
-        {"logits": (T.FLOAT, ["b", "u", len(tokens)]), "token_num": (T.INT32, ["b"])},
-        {"W": weight, "first": ints(0), "last": ints(3), "axis": ints(1),
-         "count": np.array([3], np.int32)},
-        {"vocab_size": str(len(tokens)), "lfr_window_size": "7", "lfr_window_shift": "6", **_NORM},
-    )  # fmt: skip
+    graph = f"""
+    paraformer (float[b,t,{_LFR}] speech, int32[b] speech_lengths)
+    => (float[b,u,{len(tokens)}] logits, int32[b] token_num) {{
+        some = Slice(speech, first, three, axis)
+        logits = MatMul(some, W)
+        none = Sub(speech_lengths, speech_lengths)
+        token_num = Add(none, count)
+    }}"""
+    facts = {"vocab_size": str(len(tokens)), "lfr_window_size": "7", "lfr_window_shift": "6"}
+    count = np.array([3], np.int32)
+    held = {"W": weight, "first": [0], "three": [3], "axis": [1], "count": count}
+    save(home / "model.onnx", graph, facts | _NORM, **held)
     _vocabulary(home / "tokens.txt", tokens)
 
 
@@ -364,7 +319,9 @@ SOUNDS = ("Speech", "Whispering", "Laughter", "Chuckle, chortle", "Singing", "Hu
           "Dog", "Music", "Scary music", "Silence", "Noise", "Pink noise")  # fmt: skip
 
 
-def sounds(home: Path, shape: Shape, *, logits: bool = False, quantised: bool = False) -> None:
+def sounds(
+    home: Path, shape: Sequence[int | str], *, logits: bool = False, quantised: bool = False
+) -> None:
     """A model of sounds, of samples or patches: music is as likely as its input is loud, and
     laughter as it is quiet; its list has a line with a comma."""
     weight = np.zeros((1, len(SOUNDS)), np.float32)
@@ -373,26 +330,22 @@ def sounds(home: Path, shape: Shape, *, logits: bool = False, quantised: bool = 
     slope, middle = (2.0, -3.0) if len(shape) > 2 else (40.0, 0.2)
     for name, sign in (("Music", slope), ("Laughter", -slope)):
         weight[0, place[name]], bias[0, place[name]] = sign, -sign * middle
-    nodes = [
-        node("Abs" if len(shape) < 3 else "Identity", ["x"], ["size"]),
-        node("ReduceMean", ["size"], ["mean"], keepdims=0),
-        node("Reshape", ["mean", "one"], ["flat"]),
-        node("MatMul", ["flat", "W"], ["steep"]),
-        node("Add", ["steep", "B"], ["scores"]),
-        node("Identity" if logits else "Sigmoid", ["scores"], ["given"]),
-    ]
-    held: dict[str, Any] = {"one": ints(1, 1), "W": weight, "B": bias}
-    given = output = T.FLOAT
+    size = "Abs" if len(shape) < 3 else "Identity"
+    nodes = f"""
+        mean = ReduceMean <keepdims=0> (size)
+        flat = Reshape(mean, one)
+        steep = MatMul(flat, W)
+        scores = Add(steep, B)
+        given = {"Identity" if logits else "Sigmoid"}(scores)"""
+    held: dict[str, Any] = {"one": [1, 1], "W": weight, "B": bias}
+    kind, nodes = "float", f"size = {size}(x) {nodes} y = Identity(given)"
     if quantised:
-        given = output = T.UINT8
-        nodes[0] = node("Identity", ["wide"], ["size"])
-        nodes.insert(0, node("DequantizeLinear", ["x", "x_scale", "x_zero"], ["wide"]))
-        nodes.append(node("QuantizeLinear", ["given", "y_scale", "y_zero"], ["y"]))
+        kind = "uint8"
+        nodes = nodes.replace(f"size = {size}(x)", "size = DequantizeLinear(x, x_scale, x_zero)")
+        nodes = nodes.replace("y = Identity(given)", "y = QuantizeLinear(given, y_scale, y_zero)")
         held |= {"x_scale": np.float32(0.05), "x_zero": np.uint8(144)}
         held |= {"y_scale": np.float32(0.25), "y_zero": np.uint8(128)}
-    else:
-        nodes.append(node("Identity", ["given"], ["y"]))
-    ends = {"x": (given, shape)}, {"y": (output, [1, len(SOUNDS)])}
-    save(home / "model.onnx", nodes, *ends, {k: np.asarray(v) for k, v in held.items()})
+    ends = f"({of_shape(shape)} x) => ({of_shape([1, len(SOUNDS)])} y)".replace("float", kind)
+    save(home / "model.onnx", f"sounds {ends} {{ {nodes} }}", **held)
     lines = [f'{number},/m/{number},"{name}"' for number, name in enumerate(SOUNDS)]
     (home / "yamnet_class_map.csv").write_text("\n".join(["index,mid,display_name", *lines]))

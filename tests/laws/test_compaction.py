@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import corpus, tiers
+from tests.helpers.signals import forked
 from uttermill.tasks import pipeline, storage
 from uttermill.tasks.base.schema import AnyRow
 from uttermill.tasks.publish.upkeep import checkpoints
@@ -184,7 +185,7 @@ def test_killed_anywhere_while_it_joins(
     for at in points:
         out = base.with_name(f"at{at}")
         shutil.copytree(base, out)
-        assert _dies(small, out, at) == signal.SIGKILL
+        assert forked(_die_at, small, out, at) == signal.SIGKILL
         assert _rows(out) == rows
         assert checkpoints.verify(out).faults == []
         with caplog.at_level(logging.WARNING, "uttermill"):
@@ -204,13 +205,6 @@ def _rows(out: Path) -> list[tuple[str, bytes]]:
     return found
 
 
-def _joins(small: Path, out: Path, watch: Callable[[str, tuple[Any, ...]], None]) -> None:
-    chosen = job(small, out)
-    sys.addaudithook(watch)
-    for name in ("filter", "resample"):
-        stage.run(name, chosen, SHARD)
-
-
 EVENTS = {"open", "os.rename", "os.remove"}
 
 
@@ -219,32 +213,29 @@ def _counts(event: str, args: tuple[Any, ...], out: Path) -> bool:
     return event in EVENTS and bool(written) and str(out) in str(args[0])
 
 
-def _dies(small: Path, out: Path, at: int) -> int:
-    """The signal that ends a process that joins the files, at change number `at` of OUT."""
-    child = os.fork()
-    if not child:
-        calls = 0
+def _die_at(small: Path, out: Path, at: int) -> None:
+    """In a child, which joins the files: at change number `at` of OUT, end as kill -9 ends."""
+    calls = 0
 
-        def watch(event: str, args: tuple[Any, ...]) -> None:
-            nonlocal calls
-            if _counts(event, args, out):
-                if calls == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                calls += 1
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal calls
+        if _counts(event, args, out):
+            if calls == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            calls += 1
 
-        try:
-            _joins(small, out, watch)
-            out.with_name("calls").write_text(str(calls))
-        finally:
-            os._exit(0)
-    return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    chosen = job(small, out)
+    sys.addaudithook(watch)
+    for name in ("filter", "resample"):
+        stage.run(name, chosen, SHARD)
+    out.with_name("calls").write_text(str(calls))
 
 
 def _points(small: Path, base: Path) -> int:
     """How many changes joining makes."""
     whole = base.with_name("whole")
     shutil.copytree(base, whole)
-    assert _dies(small, whole, 10**6) == 0
+    assert forked(_die_at, small, whole, 10**6) == 0
     assert files(whole)["resample"] == 1
     return int(base.with_name("calls").read_text())
 

@@ -77,11 +77,6 @@ def expect(counts: dict[str, tuple[int, int]], **changed: tuple[int, int]) -> No
     assert counts == {**NOTHING, **changed}
 
 
-def table(published: Published, name: str = "ledger") -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(published.path / f"{name}.parquet").to_pylist()
-    return rows
-
-
 def bodies(version: Path) -> dict[str, bytes]:
     """All files but dataset.json and the data card, which hold the version's number."""
     numbered = ("dataset.json", "README.md", "croissant.json")
@@ -125,8 +120,8 @@ def test_thresholds_both_ways(base: Path, tmp_path: Path, monkeypatch: pytest.Mo
     third, counts = corpus.run(tight)
     expect(counts, resample=(0, 4), transcribe=(0, 4), package=(0, 4))
     assert bodies(third.path) == bodies(first.path)
-    assert len(table(second, "utterances")) == 10
-    dropped = [r for r in table(third) if r["reason"] == "too_long"]
+    assert len(corpus.utterances(second.path)) == 10
+    dropped = [r for r in corpus.ledger(third.path) if r["reason"] == "too_long"]
     assert [(r["outcome"], r["stage"], r["threshold"]) for r in dropped] == 6 * [
         ("dropped", "filter", 1.1)
     ]
@@ -142,7 +137,7 @@ def test_added_filter_costs_its_measure_only(again: Callable[..., Job]) -> None:
     rows = last.table.to_pylist()
     assert {row["kind"] for row in rows} == {"utterance"}, "recordings were cut again"
     assert {name for row in rows for name, _ in row["measures"]} == {"poison"}
-    assert all(row["poison"] for row in table(published, "utterances"))
+    assert all(row["poison"] for row in corpus.utterances(published.path))
     # Its threshold is free; taking it away gives back what there was.
     _, counts = corpus.run(again(filter=corpus.filters({**POISON, "max": 3.0})))
     expect(counts, resample=(0, 6), transcribe=(0, 6), package=(6, 0))
@@ -161,7 +156,7 @@ def test_equal_files_are_two_recordings_where_they_are_kept(own: Path) -> None:
     # Each is decoded; new equal ones are converted and heard once, and the sums are whole.
     assert counts["filter"] == (4, 10)
     assert {sum(counts[stage]) for stage in STAGES} == {14}
-    assert len(table(published, "utterances")) == 14
+    assert len(corpus.utterances(published.path)) == 14
     assert verify(published.path) == []
     expect(corpus.run(job)[1], **dict.fromkeys(STAGES, (0, 14)))
 
@@ -180,7 +175,7 @@ def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> Non
         filter={"segmenter": {"use": "given"}},
     )  # fmt: skip
     published, counts = corpus.run(job)
-    assert sorted(row["text"] for row in table(published, "utterances")) == ["one", "x"]
+    assert sorted(row["text"] for row in corpus.utterances(published.path)) == ["one", "x"]
     reasons = published.summary["reasons"]
     assert reasons["filter.duplicate_segment"] == {"items": 1, "seconds": 0.0}
     assert counts["resample"] == (2, 0)
@@ -194,7 +189,7 @@ def test_replaced_content_is_computed_again(own: Path) -> None:
     corpus.add(own / "in", 4, seed=77)
     published, counts = corpus.run(corpus.job(own))
     assert counts == {**dict.fromkeys(STAGES, (1, 9)), "package": (10, 0)}
-    new = {r["recording"]: r["sha256"] for r in table(published, "utterances")}
+    new = {r["recording"]: r["sha256"] for r in corpus.utterances(published.path)}
     assert {name for name in new if new[name] != old[name]} == {"c/r04.wav"}
 
 
@@ -238,7 +233,7 @@ def test_overlap_and_segments_beyond_the_end(own: Path) -> None:
     rate = corpus.RATES[9 % 5]
     told = [
         (r["outcome"], r["reason"], r["start"], r["end"], r["samples"], r["overlap_samples"])
-        for r in table(published)
+        for r in corpus.ledger(published.path)
         if r["recording"] == "c/in/r09.wav"
     ]
     assert sorted(told) == sorted([
@@ -263,7 +258,7 @@ def test_failing_midway_counts_the_decoded_prefix(own: Path) -> None:
     path.write_bytes(data[: 44 + 2 * 60_000])
     published, counts = corpus.run(corpus.job(own))
     expect(counts, shard=(1, 9), filter=(1, 9), resample=(0, 9), transcribe=(0, 9), package=(9, 0))
-    rows = [r for r in table(published) if r["recording"] == "c/r09.wav"]
+    rows = [r for r in corpus.ledger(published.path) if r["recording"] == "c/r09.wav"]
     assert [(r["outcome"], r["stage"], r["reason"], r["samples"]) for r in rows] == [
         ("failed", "filter", "truncated", 60_000)
     ]
@@ -590,7 +585,7 @@ def test_damaged_audio_is_found_while_it_is_heard(
     other = {"backend": {"use": "tests.plugins.other_asr"}}
     sound = again(transcribe=other)
     shutil.copytree(sound.out, sound.out.with_name("damaged"), symlinks=True)
-    job = again_at(sound, sound.out.with_name("damaged"))
+    job = dataclasses.replace(sound, out=sound.out.with_name("damaged"))
     (path,) = corpus.parts(job.out, "audio")
     damage(path, "flip")
     with caplog.at_level(logging.WARNING, "uttermill"):
@@ -598,10 +593,6 @@ def test_damaged_audio_is_found_while_it_is_heard(
     assert counts["resample"][0] == counts["transcribe"][0] == 10
     assert path.name in caplog.text
     assert corpus.content(published.path) == corpus.content(corpus.run(sound)[0].path)
-
-
-def again_at(job: Job, out: Path) -> Job:
-    return dataclasses.replace(job, out=out)
 
 
 @pytest.mark.nightly
@@ -635,12 +626,12 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
             state.record([pipeline.run_stage(job, name, 0.0, here, step)])
     published = publish.publish(job, sharded.shards, here, job.out / "scratch", state)
     assert isinstance(published, Published)
-    told = [r for r in table(published) if r["recording"] == "c/r10.wav"]
+    told = [r for r in corpus.ledger(published.path) if r["recording"] == "c/r10.wav"]
     assert [(r["outcome"], r["reason"], r["samples"]) for r in told] == [("failed", "changed", 0)]
-    assert len(table(published, "utterances")) == 10
+    assert len(corpus.utterances(published.path)) == 10
     healed, counts = corpus.run(job)
     assert counts == {**dict.fromkeys(STAGES, (1, 10)), "package": (1, 10)}
-    assert len(table(healed, "utterances")) == 11
+    assert len(corpus.utterances(healed.path)) == 11
 
 
 # --- law 7: one bad item costs one item --------------------------------------------------------
@@ -681,7 +672,7 @@ def test_a_bad_item_costs_itself(
     published, counts = corpus.run(job)
     later = STAGES[STAGES.index(where) + 1 :]
     assert counts == {**FIRST, **dict.fromkeys(later, (9, 0))}
-    bad = [r for r in table(published) if r["outcome"] == "failed"]
+    bad = [r for r in corpus.ledger(published.path) if r["outcome"] == "failed"]
     assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [("c/r05.wav", where, code)]
     expect(corpus.run(job)[1], **dict.fromkeys(later, (0, 9)))
     if where == "filter":  # without the filter that failed, the recording is tried again

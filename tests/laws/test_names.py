@@ -13,12 +13,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.command import Site, differences
-from tests.helpers import corpus, fuzz, tiers
+from tests.helpers import corpus, fuzz, hostile, tiers
 from uttermill.flows import checks, settings
 from uttermill.flows.run import run_folder
 from uttermill.tasks import pipeline
@@ -67,12 +66,6 @@ NAMES: dict[str, bytes] = {
 }
 
 
-def sound(number: int) -> bytes:
-    memory = io.BytesIO()
-    sf.write(memory, corpus.speech(number, 0.5, 8000), 8000, "PCM_16", format="WAV")
-    return memory.getvalue()
-
-
 def fill(folder: Path) -> dict[str, bytes]:
     """Name by name a recording; (name: path) of them."""
     paths = {}
@@ -80,7 +73,7 @@ def fill(folder: Path) -> dict[str, bytes]:
         path = os.path.join(os.fsencode(folder), raw)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
-            file.write(sound(number))
+            file.write(hostile.wav(number))
         paths[name] = path
     return paths
 
@@ -89,7 +82,7 @@ def as_tar(path: Path) -> None:
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         for number, raw in enumerate(NAMES.values()):
             info = tarfile.TarInfo(os.fsdecode(raw))
-            data = sound(number)
+            data = hostile.wav(number)
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
 
@@ -252,3 +245,22 @@ def test_names_and_ids_are_the_same_in_every_locale(tmp_path: Path) -> None:
     ended = elsewhere.apart("run", site.settings("there"))
     assert ended.code == 0, ended.stderr
     assert differences(tmp_path / "here", tmp_path / "there") == []
+
+
+# Utterance ids: what every reader of tars takes, and apart for whatever is apart.
+
+
+@given(st.text(), st.text(), st.floats(0, 3.6e5), st.floats(0, 3.6e5))
+def test_any_name_gives_a_safe_id_that_ustar_holds(
+    path: str, key: str, start: float, end: float
+) -> None:
+    made = utterance_id("d" * 40, path, start, end, key)
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", made)
+    assert len(f"{made}.wav") <= 100
+
+
+def test_names_that_cleaning_makes_alike_stay_apart() -> None:
+    made = {utterance_id("d", f"{chr(0x4E00 + n)}.wav", 0, 5) for n in range(20_000)}
+    assert len(made) == 20_000
+    # As many names of equal length as a large corpus has need more than 32 bits.
+    assert {len(name.split("-")[1]) for name in made} == {16}

@@ -183,34 +183,6 @@ def test_all_say_what_a_run_packages(
         assert estimated == pytest.approx(seconds)
 
 
-def answers(asked: Job, before: Job) -> dict[str, int]:
-    """How many clips each of them says; the run comes last."""
-    told = {"what-if": what_if.kept(before, asked)[1]["items"]}
-    told["plan"] = planning.plan(asked, before).clips[1]
-    published, _ = corpus.run(asked)
-    return {**told, "run": pq.read_metadata(published.path / "utterances.parquet").num_rows}
-
-
-@pytest.mark.parametrize(
-    ("changes", "count"),
-    [
-        # Of 2.16 s: 9 of the first thirteen are shorter.
-        ({"max_hours": 0.0006}, 9),
-        ({"duplicate_files": "keep"}, 14),
-    ],
-)
-@pytest.mark.nightly
-def test_limits_of_the_filter_stage(
-    base: Path, tmp_path: Path, changes: dict[str, Any], count: int
-) -> None:
-    corpus.make(tmp_path / "in", COUNT)
-    shutil.copy(tmp_path / "in" / "r07.wav", tmp_path / "in" / "twin.wav")
-    before = corpus.job(tmp_path, package={"max_failed_fraction": 1.0})
-    corpus.run(before)
-    after = replace(before, filter=before.filter.model_copy(update=changes))
-    assert answers(after, before) == dict.fromkeys(("what-if", "plan", "run"), count)
-
-
 def test_the_query_is_printed(base: Path) -> None:
     asked = job(base, base / "whole", filter=corpus.filters(min=1.25))
     printed = "\n".join(what_if.explained(asked))

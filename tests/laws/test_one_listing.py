@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.test_plan_command import written
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from uttermill.flows import cli, settings
@@ -142,20 +143,11 @@ def file(tmp_path: Path) -> Path:
     corpus.make(tmp_path / "in", COUNT)
     (tmp_path / "in/notes.txt").write_text("not audio")
     corpus.listed(corpus.make(tmp_path / "more", COUNT), COUNT, tmp_path / "list.jsonl")
-    data = {
-        "sources": [
-            {"kind": "folder", "path": str(tmp_path / "in"), "name": "folder"},
-            {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "list"},
-        ],
-        "out": str(tmp_path / "out"),
-        "shard": {"settle_seconds": 0},
-        "transcribe": {"backend": {"use": "fake"}},
-        "cluster": {"workers": 1},
-        "history": "none",
-    }
-    path = tmp_path / "settings.yaml"
-    path.write_text(json.dumps(data))
-    return path
+    sources = [
+        {"kind": "folder", "path": str(tmp_path / "in"), "name": "folder"},
+        {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "list"},
+    ]
+    return written(tmp_path, sources=sources, cluster={"workers": 1}, history="none")
 
 
 ONCE = {"folder": COUNT + 1, "list": COUNT}

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from uttermill.tasks.formats import FRAMES_PER_SECOND, metadata_csv
 from uttermill.tasks.insight import report
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.recording import yaml_text
+from uttermill.tasks.settings.base import FORMS
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = (ROOT / "tasks" / "plugins" / "README.md").read_text()
@@ -67,37 +69,35 @@ def test_every_script_of_a_page_is_run() -> None:
     assert len(scripts) == 8
 
 
-def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, _, _ = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
-    package = tmp_path / "mine"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "crest.py").write_text(code)
+@pytest.fixture
+def mypackage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package of one's own, empty, beside four recordings; nobody finds it after the test."""
+    (tmp_path / "mypackage").mkdir()
+    (tmp_path / "mypackage/__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     corpus.make(tmp_path / "in", 4)
-    try:
-        chosen = corpus.filters({"use": "mine.crest", "max": 100})
-        published, _ = corpus.run(corpus.job(tmp_path, filter=chosen))
-        rows = corpus.utterances(published.path)
-        assert all(5 < row["crest"] < 25 for row in rows), [row["crest"] for row in rows]
-        strict = corpus.filters({"use": "mine.crest", "max": 5})
-        job = corpus.job(tmp_path, filter=strict, package={"max_failed_fraction": 1.0})
-        with pytest.raises(Exception, match="nothing is left to package"):
-            corpus.run(job)
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
-            del sys.modules[name]
+    yield tmp_path / "mypackage"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mypackage"]:
+        del sys.modules[name]
+
+
+def test_the_filter_of_the_readme(tmp_path: Path, mypackage: Path) -> None:
+    code, _, _ = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    (mypackage / "crest.py").write_text(code)
+    chosen = corpus.filters({"use": "mypackage.crest", "max": 100})
+    published, _ = corpus.run(corpus.job(tmp_path, filter=chosen))
+    rows = corpus.utterances(published.path)
+    assert all(5 < row["crest"] < 25 for row in rows), [row["crest"] for row in rows]
+    strict = corpus.filters({"use": "mypackage.crest", "max": 5})
+    job = corpus.job(tmp_path, filter=strict, package={"max_failed_fraction": 1.0})
+    with pytest.raises(Exception, match="nothing is left to package"):
+        corpus.run(job)
 
 
 @pytest.mark.nightly
-def test_the_annotations_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_annotations_of_the_readme(tmp_path: Path, mypackage: Path) -> None:
     [code] = re.findall(r"```python\n(.*?)```", FILTERS, re.DOTALL)
-    package = tmp_path / "mypackage"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "bursts.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    corpus.make(tmp_path / "in", 4)
+    (mypackage / "bursts.py").write_text(code)
     publish = {"publish": ["bursts"], "formats": ["webdataset"]}
 
     def run(**limits: Any) -> list[dict[str, Any]]:
@@ -106,51 +106,111 @@ def test_the_annotations_of_the_readme(tmp_path: Path, monkeypatch: pytest.Monke
         assert verify(published.path) == []
         return corpus.utterances(published.path)
 
-    try:
-        rows = run()
-        shares = sorted(row["bursts_burst"] for row in rows)
-        assert 0 < shares[0] < shares[-1]
-        for row in rows:
-            seconds = sum(event["end"] - event["start"] for event in row["bursts"])
-            assert row["bursts_burst"] == pytest.approx(seconds / (row["end"] - row["start"]))
-            assert row["bursts_mood"] == "lively"
-        assert len(run(max_share={"burst": (shares[0] + shares[1]) / 2})) == 1
-        assert [row["bursts"] for row in run(factor=10.0, allowed_mood=["calm"])] == [[]] * 4
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "mypackage"]:
-            del sys.modules[name]
+    rows = run()
+    shares = sorted(row["bursts_burst"] for row in rows)
+    assert 0 < shares[0] < shares[-1]
+    for row in rows:
+        seconds = sum(event["end"] - event["start"] for event in row["bursts"])
+        assert row["bursts_burst"] == pytest.approx(seconds / (row["end"] - row["start"]))
+        assert row["bursts_mood"] == "lively"
+    assert len(run(max_share={"burst": (shares[0] + shares[1]) / 2})) == 1
+    assert [row["bursts"] for row in run(factor=10.0, allowed_mood=["calm"])] == [[]] * 4
 
 
-def test_the_source_and_the_format_of_the_readme(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_source_and_the_format_of_the_readme(tmp_path: Path, mypackage: Path) -> None:
     _, source, format_ = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
-    package = tmp_path / "mypackage"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "names.py").write_text(source)
-    (package / "raw.py").write_text(format_)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    files = sorted(path for path in corpus.make(tmp_path / "in", 4).iterdir() if path.is_file())
+    (mypackage / "names.py").write_text(source)
+    (mypackage / "raw.py").write_text(format_)
+    files = sorted(path for path in (tmp_path / "in").iterdir() if path.is_file())
     lines = [f"{number}\t{path}" for number, path in enumerate(files)]
     names = tmp_path / "names.tsv"
     names.write_text("\n".join([*lines, "no tab", f"gone\t{tmp_path}/gone.wav"]))
     chosen = {"kind": "mypackage.names", "path": str(names), "name": "mine"}
     wanted = {"formats": ["mypackage.raw"], "max_failed_fraction": 1.0}
     job = corpus.job(tmp_path, sources=[chosen], package=wanted)
-    try:
-        published, _ = corpus.run(job)
-        rows = corpus.utterances(published.path)
-        home = published.path / "mypackage.raw" / "train"
-        listed = [line.split("\t") for line in (home / "texts.tsv").read_text().splitlines()]
-        assert len(rows) == len(files)
-        assert {text for _, text in listed} == {row["text"] for row in rows}
-        for path, _ in listed:
-            [row] = [row for row in rows if row["id"] == Path(path).stem]
-            assert (published.path / path).stat().st_size == 2 * row["num_samples"]
-        assert verify(published.path) == []
-        (published.path / listed[0][0]).write_bytes(b"other")
-        assert verify(published.path) != []
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "mypackage"]:
-            del sys.modules[name]
+    published, _ = corpus.run(job)
+    rows = corpus.utterances(published.path)
+    home = published.path / "mypackage.raw" / "train"
+    listed = [line.split("\t") for line in (home / "texts.tsv").read_text().splitlines()]
+    assert len(rows) == len(files)
+    assert {text for _, text in listed} == {row["text"] for row in rows}
+    for path, _ in listed:
+        [row] = [row for row in rows if row["id"] == Path(path).stem]
+        assert (published.path / path).stat().st_size == 2 * row["num_samples"]
+    assert verify(published.path) == []
+    (published.path / listed[0][0]).write_bytes(b"other")
+    assert verify(published.path) != []
+
+
+# Pages that describe the code say what the code says, and their links lead somewhere.
+
+PAGES = pages.pages()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(pages.ROOT)))
+def test_made_parts_are_fresh(page: Path) -> None:
+    text = page.read_text()
+    assert text == pages.renewed(text), "stale: run `python -m tests.pages`"
+
+
+def test_the_form_shows_the_settings_of_now() -> None:
+    assert FORMS.read_text() == pages.forms_text(), "stale: run `python -m tests.pages`"
+
+
+def test_control_a_stale_part_is_seen() -> None:
+    text = "<!-- made from the code: shelf levels -->\nold\n<!-- end -->"
+    assert "loudness_lufs" in pages.renewed(text)
+
+
+def test_every_shelf_and_room_has_its_page() -> None:
+    for shelf in shelves.SHELVES:
+        assert (
+            f"made from the code: shelf {shelf}"
+            in (pages.ROOT / "tasks" / shelf / "README.md").read_text()
+        )
+    assert "made from the code: modules flows" in (pages.ROOT / "flows/README.md").read_text()
+
+
+def test_the_first_page_is_short() -> None:
+    assert len((pages.ROOT / "README.md").read_text().splitlines()) < 200
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(pages.ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if not target.startswith(("http:", "https:")):
+            assert (page.parent / target).exists(), target
+
+
+#: Modules that a page tells its reader to make, or that are the reader's.
+TO_BE_MADE = {"tasks/filters/crest.py", "tasks.py"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(pages.ROOT)))
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    """A bare name may lie in any folder of the room that the page is about."""
+    text = re.sub(r"<!-- made from the code.*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
+    named = set(re.findall(r"`([\w./]+\.(?:py|js|sh|sbatch))`", text)) - TO_BE_MADE
+    homes = (page.parent, *(pages.ROOT / top for top in ("", "tasks", "flows", "tests")))
+    assert [name for name in sorted(named) if not any(lies_in(name, home) for home in homes)] == []
+
+
+def lies_in(name: str, home: Path) -> bool:
+    if "/" in name or home == pages.ROOT:
+        return (home / name).is_file()
+    return any(home.rglob(name))
+
+
+def test_control_a_module_that_is_gone_is_seen() -> None:
+    assert not lies_in("gone.py", pages.ROOT / "flows")
+    assert not lies_in("cli/tables.py", pages.ROOT / "flows"), "a path is taken as it stands"
+    assert lies_in("tables.py", pages.ROOT / "flows")
+
+
+def test_every_folder_of_tests_is_on_the_map() -> None:
+    home = pages.ROOT / "tests"
+    text = (home / "README.md").read_text()
+    folders = {path.parent.relative_to(home) for path in home.rglob("test_*.py")}
+    assert [str(folder) for folder in sorted(folders) if f"`{folder}/`" not in text] == []
+    named = re.findall(r"`((?:\w+/)*test_\w+\.py)`", text)
+    assert [name for name in named if not (home / name).exists()] == []

@@ -30,7 +30,6 @@ class Entry(NamedTuple):
     other: Any = None
 
 
-NUMBER = Entry(THRESHOLD, 0.001)
 STAGES: dict[str, Entry] = {
     "shard.hours": Entry(TRANSIENT, 0.0001),
     "shard.settle_seconds": Entry(TRANSIENT, 0.01),
@@ -98,7 +97,7 @@ COST: dict[str, set[str]] = {
     # The same spans come out of it, and their PCM and texts are known.
     "filter.segmenter": {"filter"},
     "filter.filters": {"filter"},
-    "filter.non_finite": set(),  # of integers; `test_damage_runs.py` has floats
+    "filter.non_finite": set(),  # of integers; `test_lost_files.py` has floats
     "resample.rate": {"resample", "transcribe"},
     "resample.channels_cancel": {"resample", "transcribe"},
     "resample.mono": {"resample", "transcribe"},
@@ -110,314 +109,190 @@ COST: dict[str, set[str]] = {
     "transcribe.reference_words": {"transcribe"},
 }
 
-_VAD = {
-    "min_seconds": Entry(RECIPE, 2.0), "max_seconds": Entry(RECIPE, 20.0),
-    "target_seconds": Entry(RECIPE, 8.0),
-    "max_gap_seconds": Entry(RECIPE, 1.5), "threshold": Entry(RECIPE, 0.6),
-    "neg_threshold": Entry(RECIPE, 0.3), "min_silence_ms": Entry(RECIPE, 200),
-    "min_speech_ms": Entry(RECIPE, 300), "speech_pad_ms": Entry(RECIPE, 50),
-}  # fmt: skip
-_AT_TURNS = {"min_turn_seconds": Entry(THRESHOLD, 1.0), "mixed": Entry(THRESHOLD, True)}
-_ENHANCED = {
-    "limit_db": Entry(RECIPE, 6.0), "min_ovrl": NUMBER, "keep_if_better": Entry(THRESHOLD, False),
-}  # fmt: skip
+
+def recipes(*names: str, **others: Any) -> dict[str, Entry]:
+    """Settings of that role: `names`, and those that have another value to try."""
+    return {name: Entry(RECIPE, others.get(name)) for name in (*names, *others)}
+
+
+def thresholds(*names: str, **others: Any) -> dict[str, Entry]:
+    return {name: Entry(THRESHOLD, others.get(name)) for name in (*names, *others)}
+
+
+def transients(*names: str, **others: Any) -> dict[str, Entry]:
+    return {name: Entry(TRANSIENT, others.get(name)) for name in (*names, *others)}
+
+
+def limits(*names: str) -> dict[str, Entry]:
+    return dict.fromkeys(names, Entry(THRESHOLD, 0.001))
+
+
 SHELVES: dict[str, dict[str, Entry]] = {
     "enhance.none": {},
-    "enhance.deepfilter": {**_ENHANCED, "path": Entry(TRANSIENT, "/models")},
-    "enhance.gtcrn": {**_ENHANCED, "path": Entry(TRANSIENT, "/models")},
-    "enhance.separator_onnx": {
-        **_ENHANCED, "path": Entry(TRANSIENT, "/models"), "licence": Entry(THRESHOLD, "MIT"),
-        "n_fft": Entry(RECIPE, 2048), "hop": Entry(RECIPE, 512), "gives": Entry(RECIPE, "voice"),
-        "denoise": Entry(RECIPE, False),
-    },
+    "enhance.deepfilter": transients(path="/models") | recipes(limit_db=6.0) |
+        thresholds(keep_if_better=False) | limits("min_ovrl"),
+    "enhance.gtcrn": transients(path="/models") | recipes(limit_db=6.0) |
+        thresholds(keep_if_better=False) | limits("min_ovrl"),
+    "enhance.separator_onnx": transients(path="/models") | recipes(limit_db=6.0, n_fft=2048,
+        hop=512, gives="voice", denoise=False) | thresholds(keep_if_better=False, licence="MIT") |
+        limits("min_ovrl"),
     "diarizers.none": {},
-    "diarizers.given": _AT_TURNS,
-    "diarizers.channels": _AT_TURNS,
-    "diarizers.segments": {
-        "edge_seconds": Entry(THRESHOLD, 0.0), "max_second_voice": NUMBER,
-        "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
-        **_AT_TURNS, "cut": Entry(RECIPE, 0.6), "hop_seconds": Entry(RECIPE, 5.0),
-        "path": Entry(TRANSIENT, "/models"),
-    },
-    "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
-    "filters.cross_talk": {"min": NUMBER, "max": Entry(THRESHOLD, 0.3)},
-    "filters.second_voice": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
-    "filters.speaker_purity": {
-        "path": Entry(TRANSIENT, "/models"), "min": Entry(THRESHOLD, 0.1), "max": NUMBER,
-    },
-    "filters.audio_language": {  # `test_audio_language.py` has a model
-        "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
-        "allowed": Entry(THRESHOLD, ["en"]), "min_probability": NUMBER,
-        "max_probability": NUMBER,
-    },
-    "filters.tracks": {"min": Entry(THRESHOLD, 1.0), "max": Entry(THRESHOLD, 3.0)},
-    "formats.duplex": {
-        "tracks": Entry(THRESHOLD, "by_turns"),
-        "swap": Entry(THRESHOLD, True),
-        "audio": Entry(THRESHOLD, "flac"),
-    },
-    "filters.voice": {
-        "like": Entry(TRANSIENT, ["/a.wav"]), "unlike": Entry(TRANSIENT, ["/b.wav"]),
-        "path": Entry(TRANSIENT, "/models"), "min_like": Entry(THRESHOLD, 0.4),
-        "max_like": Entry(THRESHOLD, 0.9), "min_unlike": NUMBER,
-        "max_unlike": Entry(THRESHOLD, 0.4),
-    },
-    "filters.speakers": {"min": NUMBER, "max": Entry(THRESHOLD, 2.0)},
+    "diarizers.given": thresholds(min_turn_seconds=1.0, mixed=True),
+    "diarizers.channels": thresholds(min_turn_seconds=1.0, mixed=True),
+    "diarizers.segments": transients(path="/models") | recipes(cut=0.6, hop_seconds=5.0) |
+        thresholds(edge_seconds=0.0, across_recordings=False, threshold=0.6, min_turn_seconds=1.0,
+        mixed=True) | limits("max_second_voice"),
+    "filters.overlap": thresholds(max=0.5) | limits("min"),
+    "filters.cross_talk": thresholds(max=0.3) | limits("min"),
+    "filters.second_voice": thresholds(max=0.5) | limits("min"),
+    "filters.speaker_purity": transients(path="/models") | thresholds(min=0.1) | limits("max"),
+    # `test_audio_language.py` has a model
+    "filters.audio_language": transients("model", licence="MIT") | thresholds(allowed=["en"]) |
+        limits("min_probability", "max_probability"),
+    "filters.tracks": thresholds(min=1.0, max=3.0),
+    "formats.duplex": thresholds(tracks="by_turns", swap=True, audio="flac"),
+    "filters.voice": transients(like=["/a.wav"], unlike=["/b.wav"], path="/models") |
+        thresholds(min_like=0.4, max_like=0.9, max_unlike=0.4) | limits("min_unlike"),
+    "filters.speakers": thresholds(max=2.0) | limits("min"),
     "segmenters.whole": {},
-    "segmenters.aligned": {
-        "engine": Entry(RECIPE, "ctc"), "backend": Entry(RECIPE, {"use": "fake"}),
-    },
-    "segmenters.given": {
-        "target_seconds": Entry(RECIPE, 8.0),
-        "max_seconds": Entry(RECIPE, 20.0),
-        "caption_shift_ms": Entry(RECIPE, 0),
-    },
-    "segmenters.vad": {**_VAD, "merge": Entry(RECIPE, "emilia")},
-    "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0),
-                        "whole_without_text_up_to": Entry(RECIPE, 10.0),
-                        "caption_shift_ms": Entry(RECIPE, 0)},
-    "segmenters.dialogue": {
-        "target_seconds": Entry(RECIPE, 50.0), "min_seconds": Entry(RECIPE, 20.0),
-        "max_seconds": Entry(RECIPE, 100.0), "max_gap_seconds": Entry(RECIPE, 2.0),
-        "min_pause_seconds": Entry(RECIPE, 0.2),
-    },
-    "segmenters.applio": {
-        "mode": Entry(RECIPE, "simple"), "threshold_db": Entry(RECIPE, -40.0),
-        "min_length_ms": Entry(RECIPE, 2000), "min_interval_ms": Entry(RECIPE, 300),
-        "hop_ms": Entry(RECIPE, 10), "max_sil_kept_ms": Entry(RECIPE, 400),
-        "window_seconds": Entry(RECIPE, 4.0), "overlap_seconds": Entry(RECIPE, 0.0),
-        "drop_tail": Entry(RECIPE, True), "sample_rate": Entry(RECIPE, 32_000),
-        "highpass": Entry(RECIPE, False),
-    },
-    "filters.channels_identical": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
-    "filters.decode_faults": {"min": Entry(THRESHOLD, 0.0), "max": Entry(THRESHOLD, 3.0)},
-    "filters.dialogue": {
-        "min_turns": Entry(THRESHOLD, 4.0), "max_turns": Entry(THRESHOLD, 9.0),
-        "min_speakers": Entry(THRESHOLD, 3.0),
-        "max_speakers": Entry(THRESHOLD, 2.0), "max_overlap": Entry(THRESHOLD, 0.1),
-        "max_silence": Entry(THRESHOLD, 0.2), "max_main": NUMBER,
-        **dict.fromkeys((
-            "min_backchannels", "max_backchannels", "min_overlap", "min_silence",
-            "min_main", "min_turn_seconds", "max_turn_seconds", "min_offset", "max_offset",
-        ), NUMBER),
-    },
-    "filters.duration": {
-        "min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0),
-        "min_difference": NUMBER, "max_difference": NUMBER,
-    },
-    "filters.sample_rate": {f"{side}_native": Entry(THRESHOLD, 8000) for side in ("min", "max")},
-    "filters.channels": {side: Entry(THRESHOLD, 2) for side in ("min", "max")},
-    "filters.speech_ratio": {"threshold": Entry(RECIPE, 0.6), "min": NUMBER, "max": NUMBER},
-    **{f"filters.{name}": {"min": NUMBER, "max": NUMBER}
+    "segmenters.aligned": recipes(engine="ctc", backend={"use": "fake"}),
+    "segmenters.given": recipes(target_seconds=8.0, max_seconds=20.0, caption_shift_ms=0),
+    "segmenters.vad": recipes(min_seconds=2.0, max_seconds=20.0, target_seconds=8.0,
+        max_gap_seconds=1.5, threshold=0.6, neg_threshold=0.3, min_silence_ms=200,
+        min_speech_ms=300, speech_pad_ms=50, merge="emilia"),
+    "segmenters.auto": recipes(min_seconds=2.0, max_seconds=20.0, target_seconds=8.0,
+        max_gap_seconds=1.5, threshold=0.6, neg_threshold=0.3, min_silence_ms=200,
+        min_speech_ms=300, speech_pad_ms=50, whole_up_to=20.0, whole_without_text_up_to=10.0,
+        caption_shift_ms=0),
+    "segmenters.dialogue": recipes(target_seconds=50.0, min_seconds=20.0, max_seconds=100.0,
+        max_gap_seconds=2.0, min_pause_seconds=0.2),
+    "segmenters.applio": recipes(mode="simple", threshold_db=-40.0, min_length_ms=2000,
+        min_interval_ms=300, hop_ms=10, max_sil_kept_ms=400, window_seconds=4.0,
+        overlap_seconds=0.0, drop_tail=True, sample_rate=32000, highpass=False),
+    "filters.channels_identical": thresholds(max=0.5) | limits("min"),
+    "filters.decode_faults": thresholds(min=0.0, max=3.0),
+    "filters.dialogue": thresholds(min_turns=4.0, max_turns=9.0, min_speakers=3.0,
+        max_speakers=2.0, max_overlap=0.1, max_silence=0.2) | limits("max_main",
+        "min_backchannels", "max_backchannels", "min_overlap", "min_silence", "min_main",
+        "min_turn_seconds", "max_turn_seconds", "min_offset", "max_offset"),
+    "filters.duration": thresholds(min=0.5, max=20.0) | limits("min_difference", "max_difference"),
+    "filters.sample_rate": thresholds(min_native=8000, max_native=8000),
+    "filters.channels": thresholds(min=2, max=2),
+    "filters.speech_ratio": recipes(threshold=0.6) | limits("min", "max"),
+    **{f"filters.{name}": limits("min", "max")
        for name in ("bandwidth", "dc_offset", "dead_channel", "effective_rate", "loudness",
-                    "peak", "rms", "speech_rate")},
-    "filters.file_size": {"min": Entry(THRESHOLD, 5), "max": Entry(THRESHOLD, 10**6)},
-    "filters.silence": {
-        "threshold_db": Entry(RECIPE, -50.0), "range_db": Entry(RECIPE, 40.0),
-        **{f"{side}_{part}": NUMBER for side in ("min", "max")
-           for part in ("fraction", "leading", "trailing", "longest")},
-    },
-    "filters.clipping": {
-        f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("fraction", "longest")
-    },
-    "filters.nmf_snr": {"min": NUMBER, "max": NUMBER},
-    "filters.alignment": {"min": NUMBER, "max": Entry(THRESHOLD, 0.9)},
-    "filters.snr": {"min": NUMBER, "max": NUMBER},
-    "filters.pitch": {
-        "min_median": NUMBER, "max_median": NUMBER, "min_range": NUMBER, "max_range": NUMBER,
-        "min_voiced": NUMBER, "max_voiced": NUMBER,
-    },
+                    "nmf_snr", "peak", "rms", "snr", "speech_rate")},
+    "filters.file_size": thresholds(min=5, max=1000000),
+    "filters.silence": recipes(threshold_db=-50.0, range_db=40.0) | limits("min_fraction",
+        "min_leading", "min_trailing", "min_longest", "max_fraction", "max_leading",
+        "max_trailing", "max_longest"),
+    "filters.clipping": limits("min_fraction", "min_longest", "max_fraction", "max_longest"),
+    "filters.alignment": thresholds(max=0.9) | limits("min"),
+    "filters.pitch": limits("min_median", "max_median", "min_range", "max_range", "min_voiced",
+        "max_voiced"),
     # Which model it is, its hash says to the recipe; `test_sounds.py` has one.
-    "filters.sounds": {
-        "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
-        "threshold": Entry(RECIPE, 0.5),
-        **{f"{side}_music_{part}": NUMBER for side in ("min", "max") for part in ("mean", "score")},
-        "min_share": Entry(THRESHOLD, {"speech": 0.5}),
-        "max_share": Entry(THRESHOLD, {"music": 0.5}),
-    },
+    "filters.sounds": transients("model", licence="MIT") | recipes(threshold=0.5) |
+        thresholds(min_share={"speech": 0.5}, max_share={"music": 0.5}) | limits("min_music_mean",
+        "min_music_score", "max_music_mean", "max_music_score"),
     # `test_music.py` has one, and `test_audio_language.py` the weights.
-    "filters.music": {
-        "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
-        "threshold": Entry(RECIPE, 0.5),
-        **{f"{side}_{part}": NUMBER
-           for side in ("min", "max") for part in ("share", "evidence", "level")},
-    },
-    "filters.distillmos": {
-        "hop": Entry(RECIPE, 2.0), "compat": Entry(RECIPE, "package"),
-        "min": NUMBER, "max": NUMBER,
-    },
-    "filters.reverberation": {
-        f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("c50", "rt60")
-    },
-    "filters.dnsmos": {
-        "device": Entry(TRANSIENT, "cuda"),
-        "precision": Entry(RECIPE, "int8"),
-        "compat": Entry(RECIPE, "emilia"),
-        **{f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("sig", "bak", "ovrl")},
-    },
-    "filters.duplicate": {
-        "seconds": Entry(RECIPE, 60.0), "max_error": Entry(THRESHOLD, 0.1),
-        "max_drift": Entry(THRESHOLD, 0.004), "max_padding": Entry(THRESHOLD, 0.1),
-        "min_sound": Entry(THRESHOLD, 0.5), "drop": Entry(THRESHOLD, False),
-    },
+    "filters.music": transients("model", licence="MIT") | recipes(threshold=0.5) |
+        limits("min_share", "min_evidence", "min_level", "max_share", "max_evidence", "max_level"),
+    "filters.distillmos": recipes(hop=2.0, compat="package") | limits("min", "max"),
+    "filters.reverberation": limits("min_c50", "min_rt60", "max_c50", "max_rt60"),
+    "filters.dnsmos": transients(device="cuda") | recipes(precision="int8", compat="emilia") |
+        limits("min_sig", "min_bak", "min_ovrl", "max_sig", "max_bak", "max_ovrl"),
+    "filters.duplicate": recipes(seconds=60.0) | thresholds(max_error=0.1, max_drift=0.004,
+        max_padding=0.1, min_sound=0.5, drop=False),
     "resamplers.soxr_hq": {},
     "resamplers.soxr_vhq": {},
     "resamplers.samplerate_sinc_best": {},
     "resamplers.resampy_kaiser_best": {},
-    "resamplers.librosa": {"res_type": Entry(RECIPE, "soxr_vhq")},
-    "levels.peak": {"target_db": Entry(RECIPE, -3.0)},
-    "levels.loudness_lufs": {
-        "target_lufs": Entry(RECIPE, -16.0), "ceiling_db": Entry(RECIPE, -2.0),
-    },
+    "resamplers.librosa": recipes(res_type="soxr_vhq"),
+    "levels.peak": recipes(target_db=-3.0),
+    "levels.loudness_lufs": recipes(target_lufs=-16.0, ceiling_db=-2.0),
     "levels.emilia": {},
     "levels.applio": {},
-    "levels.highpass": {"cutoff_hz": Entry(RECIPE, 80.0), "order": Entry(RECIPE, 2)},
-    "levels.gaussian_noise": {
-        "min_snr_db": Entry(RECIPE, 5.0), "max_snr_db": Entry(RECIPE, 40.0),
-        "probability": Entry(RECIPE, 0.5), "seed": Entry(RECIPE, 1),
-    },
-    "levels.ffmpeg": {"graph": Entry(RECIPE, "highpass=f=80")},
+    "levels.highpass": recipes(cutoff_hz=80.0, order=2),
+    "levels.gaussian_noise": recipes(min_snr_db=5.0, max_snr_db=40.0, probability=0.5, seed=1),
+    "levels.ffmpeg": recipes(graph="highpass=f=80"),
     "formats.ctm": {},
     "formats.textgrid": {},
-    "asr.fake": {"language": Entry(RECIPE, "es"), "seed": Entry(RECIPE, 1)},
+    "asr.fake": recipes(language="es", seed=1),
     "asr.none": {},
-    "asr.faster_whisper": {
-        # Which model it is, `weights` says to the recipe; here is only where it lies.
-        "model": Entry(TRANSIENT, "/models/other"), "sha256": Entry(TRANSIENT, "0" * 64),
-        "device": Entry(TRANSIENT, "cpu"), "compute_type": Entry(RECIPE, "float32"),
-        "beam_size": Entry(RECIPE, 1), "language": Entry(RECIPE, "es"),
-        "prompt": Entry(RECIPE, "Hello."), "chinese": Entry(RECIPE, "as_heard"),
-        "short_windows": Entry(RECIPE, False), "word_timestamps": Entry(RECIPE, True),
-        "share_windows": Entry(RECIPE, False),
-        "batch_size": Entry(TRANSIENT, {"default": 2, "zh": 1}), "threads": Entry(TRANSIENT, 2),
-    },
-    "asr.moonshine": {
-        "max_tokens_per_second": Entry(RECIPE, 4.0), "all_cores": Entry(TRANSIENT, True),
-    },
-    "asr.openai_api": {
-        # Which model it is, `weights` says to the recipe; the rest is where and how it is asked.
-        "url": Entry(TRANSIENT, "http://other:8000/v1"), "model": Entry(TRANSIENT, "small"),
-        "api_key": Entry("secret", "k"), "api_key_env": Entry(TRANSIENT, "KEY"),
-        "language": Entry(RECIPE, "es"), "prompt": Entry(RECIPE, "Hello."),
-        "temperature": Entry(RECIPE, 0.5), "response_format": Entry(RECIPE, "json"),
-        "timeout": Entry(TRANSIENT, 5.0), "retries": Entry(TRANSIENT, 1),
-        "backoff": Entry(TRANSIENT, 0.1), "patience": Entry(TRANSIENT, 10.0),
-        "word_timestamps": Entry(RECIPE, True), "token_logprobs": Entry(RECIPE, True),
-        "parallel": Entry(TRANSIENT, 1), "ca_file": Entry(TRANSIENT, "/ca.pem"),
-    },
-    "asr.ctc": {
-        # Which model it is, `weights` says to the recipe; here is only where it lies.
-        "model": Entry(TRANSIENT, "/models/other"), "max_seconds": Entry(RECIPE, 20.0),
-        "word_timestamps": Entry(RECIPE, True), "threads": Entry(TRANSIENT, 2),
-    },
-    "asr.onnx_asr": {
-        # Which model it is, `weights` says to the recipe; here is only where it lies.
-        "model": Entry(TRANSIENT, "/models/other"), "family": Entry(RECIPE, "whisper"),
-        "quantization": Entry(TRANSIENT, "int8"), "language": Entry(RECIPE, "es"),
-        "max_seconds": Entry(RECIPE, 20.0), "word_timestamps": Entry(RECIPE, True),
-        "device": Entry(TRANSIENT, "cpu"), "batch_size": Entry(TRANSIENT, 2),
-        "threads": Entry(TRANSIENT, 2),
-    },
-    "asr.sherpa_onnx": {
-        "model": Entry(TRANSIENT, "/models/other"), "family": Entry(RECIPE, "paraformer"),
-        "int8": Entry(TRANSIENT, True), "language": Entry(RECIPE, "zh"),
-        "itn": Entry(RECIPE, False), "max_seconds": Entry(RECIPE, 20.0),
-        "word_timestamps": Entry(RECIPE, True), "batch_size": Entry(TRANSIENT, 2),
-        "threads": Entry(TRANSIENT, 2),
-    },
-    "text.agreement": {
-        "min": Entry(THRESHOLD, 0.5), "by_language": Entry(THRESHOLD, {"zh": 0.5}),
-        "max_worst": NUMBER, "min_votes": NUMBER,
-    },
-    "text.char_duration": {"per": Entry(THRESHOLD, "recording"), "width": Entry(THRESHOLD, 2.0),
-                           "min_group": Entry(THRESHOLD, 5)},
-    "text.char_rate": {
-        "min_alphabetic": NUMBER, "max_alphabetic": NUMBER,
-        "min_syllabic": Entry(THRESHOLD, 1.0), "max_syllabic": NUMBER,
-        "unless_wer": Entry(THRESHOLD, 0.3),
-    },
-    "text.completeness": {
-        "max_speech_after_text": NUMBER, "max_speech_without_words": NUMBER,
-        "min_words_per_speech_second": NUMBER,
-        "unless_wer": Entry(THRESHOLD, 0.3),
-    },
-    "text.compression": {"max": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
-    "text.confidence": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
-    "text.expected_wer": {
-        "max": Entry(THRESHOLD, 0.5), "min_evidence": Entry(THRESHOLD, -3.0),
-    },
-    "text.edge_errors": {"max_first": NUMBER, "max_last": NUMBER},
-    "text.empty_text": {"min_chars": Entry(THRESHOLD, 2)},
-    "text.error_rate": {f"max_{part}": NUMBER for part in ("spaced", "unspaced", "wer")},
-    "text.hallucination": {
-        "max_credits": NUMBER, "max_pace": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.3),
-        "unless_wer": Entry(THRESHOLD, 0.3),
-    },
-    "text.language": {"allowed": Entry(THRESHOLD, ["en"]), "max_contradiction": NUMBER,
-                      "min_probability": Entry(THRESHOLD, 0.5), "min_in_source": NUMBER,
-                      "unless_logprob": Entry(THRESHOLD, -0.3),
-                      "unless_wer": Entry(THRESHOLD, 0.3)},
-    "text.language_agrees": {"min": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
+    # Which model it is, `weights` says to the recipe; here is only where it lies.
+    "asr.faster_whisper": transients(model="/models/other", sha256="0" * 64, device="cpu",
+        batch_size={"default": 2, "zh": 1}, threads=2) | recipes(compute_type="float32",
+        beam_size=1, language="es", prompt="Hello.", chinese="as_heard", short_windows=False,
+        word_timestamps=True, share_windows=False),
+    "asr.moonshine": transients(all_cores=True) | recipes(max_tokens_per_second=4.0),
+    # Which model it is, `weights` says to the recipe; the rest is where and how it is asked.
+    "asr.openai_api": transients(url="http://other:8000/v1", model="small", api_key_env="KEY",
+        timeout=5.0, retries=1, backoff=0.1, patience=10.0, parallel=1, ca_file="/ca.pem") |
+        {"api_key": Entry("secret", "k")} | recipes(language="es", prompt="Hello.", temperature=0.5,
+        response_format="json", word_timestamps=True, token_logprobs=True),
+    # Which model it is, `weights` says to the recipe; here is only where it lies.
+    "asr.ctc": transients(model="/models/other", threads=2) | recipes(max_seconds=20.0,
+        word_timestamps=True),
+    # Which model it is, `weights` says to the recipe; here is only where it lies.
+    "asr.onnx_asr": transients(model="/models/other", quantization="int8", device="cpu",
+        batch_size=2, threads=2) | recipes(family="whisper", language="es", max_seconds=20.0,
+        word_timestamps=True),
+    "asr.sherpa_onnx": transients(model="/models/other", int8=True, batch_size=2, threads=2) |
+        recipes(family="paraformer", language="zh", itn=False, max_seconds=20.0,
+        word_timestamps=True),
+    "text.agreement": thresholds(min=0.5, by_language={"zh": 0.5}) | limits("max_worst",
+        "min_votes"),
+    "text.char_duration": thresholds(per="recording", width=2.0, min_group=5),
+    "text.char_rate": thresholds(min_syllabic=1.0, unless_wer=0.3) | limits("min_alphabetic",
+        "max_alphabetic", "max_syllabic"),
+    "text.completeness": thresholds(unless_wer=0.3) | limits("max_speech_after_text",
+        "max_speech_without_words", "min_words_per_speech_second"),
+    "text.compression": thresholds(unless_wer=0.3) | limits("max"),
+    "text.confidence": thresholds(min=-0.5, unless_wer=0.3),
+    "text.expected_wer": thresholds(max=0.5, min_evidence=-3.0),
+    "text.edge_errors": limits("max_first", "max_last"),
+    "text.empty_text": thresholds(min_chars=2),
+    "text.error_rate": limits("max_spaced", "max_unspaced", "max_wer"),
+    "text.hallucination": thresholds(unless_logprob=-0.3, unless_wer=0.3) | limits("max_credits",
+        "max_pace"),
+    "text.language": thresholds(allowed=["en"], min_probability=0.5, unless_logprob=-0.3,
+        unless_wer=0.3) | limits("max_contradiction", "min_in_source"),
+    "text.language_agrees": thresholds(unless_wer=0.3) | limits("min"),
     # `test_llm_label.py` has a server.
-    "text.llm_label": {
-        **dict.fromkeys(ServerSettings.model_fields, Entry(TRANSIENT)),
-        **dict.fromkeys(("model", "questions", "prompt", "temperature", "second", "audio",
-                         "constrained"), Entry(RECIPE)),
-        "allowed": Entry(THRESHOLD), "min_agreement": Entry(THRESHOLD),
-    },
-    "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
-    "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
-                       "min_recording_speech": NUMBER,
-                       "unless_wer": Entry(THRESHOLD, 0.3)},
+    "text.llm_label": transients(*ServerSettings.model_fields) |
+        recipes("model", "questions", "prompt", "temperature", "second", "audio",
+        "constrained") | thresholds("allowed", "min_agreement"),
+    "text.logprob": thresholds(min=-0.5, unless_wer=0.3),
+    "text.no_speech": thresholds(unless_logprob=-0.5, unless_wer=0.3) | limits("max",
+        "min_recording_speech"),
     # `test_text.py` has their effects.
-    "text.phonemes": dict.fromkeys(("voices", "stress", "punctuation", "required"),
-                                   Entry(THRESHOLD)),
-    "text.pii": {
-        "action": Entry(THRESHOLD, "drop"),
-        **dict.fromkeys(("kinds", "masks", "mute", "untimed"), Entry(THRESHOLD)),
-    },
-    "text.reference_confidence": dict.fromkeys(
-        ("min", "min_word", "max_doubtful"), Entry(THRESHOLD)
-    ),
-    "text.reference_suspect": {
-        "min_capitals": Entry(THRESHOLD, 0.1), "max_capitals": Entry(THRESHOLD, 0.5),
-        "max_repeated": Entry(THRESHOLD, 0.5),
-    },
-    "text.repeated_text": dict.fromkeys(("max_times", "max_seconds", "near"), Entry(THRESHOLD)),
-    "text.repetition": {"max": Entry(THRESHOLD, 0.3), "unless_wer": Entry(THRESHOLD, 0.3)},
-    "text.style": dict.fromkeys(
-        ("pitch", "rate", "noise", "reverberation", "template", "phrases", "min_group"),
-        Entry(THRESHOLD),
-    ),
-    "formats.chat_jsonl": {
-        "audio": Entry(THRESHOLD, "flac"), "profile": Entry(THRESHOLD, "qwen_audio"),
-        "tasks": Entry(THRESHOLD), "prompts": Entry(THRESHOLD, {"asr": "Write it down."}),
-        "caption": Entry(THRESHOLD, "in {language}"), "turns": Entry(THRESHOLD, 2),
-        "max_gap": Entry(THRESHOLD, 1.0),
-    },
-    "formats.emilia": {"audio": Entry(THRESHOLD, "mp3")},
+    "text.phonemes": thresholds("voices", "stress", "punctuation", "required"),
+    "text.pii": thresholds("kinds", "masks", "mute", "untimed", action="drop"),
+    "text.reference_confidence": thresholds("min", "min_word", "max_doubtful"),
+    "text.reference_suspect": thresholds(min_capitals=0.1, max_capitals=0.5, max_repeated=0.5),
+    "text.repeated_text": thresholds("max_times", "max_seconds", "near"),
+    "text.repetition": thresholds(max=0.3, unless_wer=0.3),
+    "text.style": thresholds("pitch", "rate", "noise", "reverberation", "template", "phrases",
+        "min_group"),
+    "formats.chat_jsonl": thresholds("tasks", audio="flac", profile="qwen_audio",
+        prompts={"asr": "Write it down."}, caption="in {language}", turns=2, max_gap=1.0),
+    "formats.emilia": thresholds(audio="mp3"),
     # Tokens need a codec; `test_format_features.py` has one.
-    "formats.features": {"arrays": Entry(THRESHOLD), "like": Entry(THRESHOLD, "wenet"),
-                         "bins": Entry(THRESHOLD, 40), "codec_onnx": Entry(TRANSIENT),
-                         "codec_rate": Entry(THRESHOLD, 16_000)},
-    "formats.hf_parquet": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD),
-                           "tracks": Entry(THRESHOLD)},
+    "formats.features": transients("codec_onnx") | thresholds("arrays", like="wenet", bins=40,
+        codec_rate=16000),
+    "formats.hf_parquet": thresholds("bit_rate", "tracks", audio="flac"),
     "formats.kaldi": {},
-    "formats.lance": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD)},
-    "formats.lhotse_shar": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD),
-                            "index": Entry(THRESHOLD, True), "tracks": Entry(THRESHOLD)},
-    "formats.litdata": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD)},
-    "formats.mds": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD)},
-    "formats.metadata_csv": {"audio": Entry(THRESHOLD), "bit_rate": Entry(THRESHOLD),
-                             "profile": Entry(THRESHOLD, "f5"), "phonemes": Entry(THRESHOLD)},
-    "formats.nemo": {"audio": Entry(THRESHOLD, "flac")},
+    "formats.lance": thresholds("bit_rate", audio="flac"),
+    "formats.lhotse_shar": thresholds("bit_rate", "tracks", audio="flac", index=True),
+    "formats.litdata": thresholds("bit_rate", audio="flac"),
+    "formats.mds": thresholds("bit_rate", audio="flac"),
+    "formats.metadata_csv": thresholds("audio", "bit_rate", "phonemes", profile="f5"),
+    "formats.nemo": thresholds(audio="flac"),
     "formats.speechbrain": {},
-    "formats.webdataset": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD),
-                           "energon": Entry(THRESHOLD, True), "tracks": Entry(THRESHOLD)},
-    "formats.wenet": {"facts": Entry(THRESHOLD, True)},
+    "formats.webdataset": thresholds("bit_rate", "tracks", audio="flac", energon=True),
+    "formats.wenet": thresholds(facts=True),
     "formats.wenet_raw": {},
 }  # fmt: skip
-
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.
 CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
 IN_REJECT = ("min_in_source",)  # of a rule that has a corpus-wide part too

@@ -433,12 +433,11 @@ def test_command(
     assert cli.main(["models", "fetch", "nothing"]) == 2
 
 
-# DistillMOS as a graph, against its layers written out plainly, with tensors drawn from a seed.
+# DistillMOS as a graph, with tensors drawn from a seed.
 
 
-Floats = NDArray[np.float64]
 CHANNELS = (2, 64, 64, 128, 256, 256, 256)
-FEATURES, WIDTH, LAYERS, HEADS = 1024, 200, 7, 8
+FEATURES, WIDTH, LAYERS = 1024, 200, 7
 HOME = "transformer_pool_attn"
 
 
@@ -480,73 +479,17 @@ def tensors() -> dict[str, NDArray[np.float32]]:
     return made
 
 
-def convolved(x: Floats, weight: Any, bias: Any, strides: tuple[int, int]) -> Floats:
-    """[channels, bands, frames]; frames are padded by one on each side."""
-    windows = np.lib.stride_tricks.sliding_window_view(
-        np.pad(x, ((0, 0), (0, 0), (1, 1))), (3, 3), axis=(1, 2)
-    )[:, :: strides[0], :: strides[1]]
-    y = np.tensordot(weight.astype(np.float64), windows, ([1, 2, 3], [0, 3, 4]))
-    y += bias[:, None, None]
-    return np.where(y > 0, y, 0.1 * y)
-
-
-def plain(x: Any, tensors: dict[str, NDArray[np.float32]]) -> float:
-    """As PyTorch's layers are defined: `x` is one window's spectrum [2, bands, frames]."""
-
-    def linear(x: Floats, name: str) -> Floats:
-        return x @ tensors[f"{HOME}.{name}weight"].T + tensors[f"{HOME}.{name}bias"]
-
-    def batch_norm(x: Floats, name: str) -> Floats:
-        mean, var = (tensors[f"{HOME}.{name}.running_{kind}"] for kind in ("mean", "var"))
-        weight, bias = (tensors[f"{HOME}.{name}.{kind}"] for kind in ("weight", "bias"))
-        normed: Floats = (x - mean) / np.sqrt(var + 1e-5) * weight + bias
-        return normed
-
-    def layer_norm(x: Floats, name: str) -> Floats:
-        weight, bias = (tensors[f"{HOME}.{name}.{kind}"] for kind in ("weight", "bias"))
-        off = x - x.mean(axis=1, keepdims=True)
-        normed: Floats = off / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5) * weight + bias
-        return normed
-
-    def softmax(x: Floats, axis: int) -> Floats:
-        powers = np.exp(x - x.max(axis=axis, keepdims=True))
-        shares: Floats = powers / powers.sum(axis=axis, keepdims=True)
-        return shares
-
-    y = x.astype(np.float64)
-    for number in range(6):
-        weight, bias = (tensors[f"cnn.cnn.{2 * number}.{kind}"] for kind in ("weight", "bias"))
-        y = convolved(y, weight, bias, (1 if number == 0 else 2, 2 if number == 5 else 1))
-    y = batch_norm(y.reshape(FEATURES, -1).T, "norm_input")
-    y = linear(batch_norm(y, "transformer.norm"), "transformer.linear_proj.")
-    y = y + tensors[f"{HOME}.transformer.position_encoding.pe"][0]
-    for number in range(LAYERS):
-        name = f"transformer.transformer_encoder.layers.{number}"
-        parts = np.split(linear(y, f"{name}.self_attn.in_proj_"), 3, axis=1)
-        heads = [part.reshape(-1, HEADS, WIDTH // HEADS).swapaxes(0, 1) for part in parts]
-        query, key, value = heads
-        share = softmax(query @ key.swapaxes(1, 2) / np.sqrt(WIDTH // HEADS), axis=2)
-        mixed = (share @ value).swapaxes(0, 1).reshape(-1, WIDTH)
-        y = layer_norm(y + linear(mixed, f"{name}.self_attn.out_proj."), f"{name}.norm1")
-        wide = np.maximum(linear(y, f"{name}.linear1."), 0)
-        y = layer_norm(y + linear(wide, f"{name}.linear2."), f"{name}.norm2")
-    y = batch_norm(y, "norm_trans")
-    share = softmax(linear(np.maximum(linear(y, "pool.linear1."), 0), "pool.linear2."), axis=0)
-    [score] = linear((share * y).sum(axis=0), "pool.linear3.")
-    return float(1 + 4 / (1 + np.exp(-score)))
-
-
-@pytest.mark.nightly
-def test_the_graph_computes_what_the_layers_do(tensors: dict[str, NDArray[np.float32]]) -> None:
+def test_the_graph_of_distillmos_is_the_one_that_is_known(
+    tensors: dict[str, NDArray[np.float32]],
+) -> None:
+    """The registry has the hash of the real one, whose scores are the package's
+    (`filters/test_audio_language.py`): this one's bytes change with any change of the layers."""
     model = distillmos_graph.build(tensors)
+    assert hashlib.sha256(model).hexdigest()[:16] == "495f6c0e65c34b0b"
     x = np.random.default_rng(1).normal(0, 1, (2, 2, 161, 768)).astype(np.float32)
-    x[1] *= 0.1
     scores = of_onnx(model, x)
     assert scores.shape == (2,)
-    assert scores == pytest.approx([plain(one, tensors) for one in x], abs=1e-4)
-    assert abs(scores[0] - scores[1]) > 0.01
     assert of_onnx(model, x[1:]) == pytest.approx(scores[1:], abs=1e-6)
-    assert distillmos_graph.build(tensors) == model, "equal bytes"
 
 
 # FireRedVAD's detector as a graph, against its layers written out plainly.

@@ -3,11 +3,9 @@
 import errno
 import json
 import tarfile
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, loopback
 from tests.helpers.s3_server import BUCKET, S3
 from uttermill.tasks import plugins, storage
 from uttermill.tasks.base.environment import setting
@@ -252,29 +250,16 @@ def test_a_source_that_is_not_there_is_a_settings_error(url: str) -> None:
             listed(kind, url)
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 def test_a_list_behind_http(tmp_path: Path) -> None:
     jsonl(tmp_path)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        root = f"http://127.0.0.1:{server.server_port}"
-        found = listed("jsonl", f"{root}/list.jsonl")
+    with loopback.web(tmp_path) as server:
+        found = listed("jsonl", f"{server.url}/list.jsonl")
         here = listed("jsonl", str(tmp_path / "list.jsonl"))
-        assert alike(found, root) == alike(here, str(tmp_path))
+        assert alike(found, server.url) == alike(here, str(tmp_path))
         good = next(r for r in found if isinstance(r, Recording) and not r.error)
         assert container.digest(good.locator)[1] == good.size
         with pytest.raises(ConfigError):
-            listed("folder", f"{root}/wav")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+            listed("folder", f"{server.url}/wav")
 
 
 def test_urls_are_told_from_paths() -> None:

@@ -260,26 +260,18 @@ TOKENS = ("<blk>", "|", "a", "b", "c", "d")
 
 def model(home: Path, tokens: str = "tokens.txt", frames: int = 320) -> Path:
     """A graph whose frames of 20 ms hear the token whose number is their mean, times 10."""
-    node = tiny_onnx.node
-    nodes = [
-        node("Unsqueeze", ["samples", "one"], ["row"]),
-        node("AveragePool", ["row"], ["mean"], kernel_shape=[frames], strides=[frames]),
-        node("Transpose", ["mean"], ["frames"], perm=[0, 2, 1]),
-        node("Sub", ["frames", "centres"], ["apart"]),
-        node("Mul", ["apart", "apart"], ["far"]),
-        node("Mul", ["far", "sharp"], ["logits"]),
-    ]
-    constants = {
-        "one": tiny_onnx.ints(1),
-        "centres": (np.arange(len(TOKENS)) / 10).astype(np.float32)[None, None],
-        "sharp": np.array(-2000, np.float32),
-    }
-    tiny_onnx.save(
-        home / "model.onnx", nodes,
-        {"samples": (onnx.TensorProto.FLOAT, ["B", "N"])},
-        {"logits": (onnx.TensorProto.FLOAT, ["B", "T", len(TOKENS)])},
-        constants,
-    )  # fmt: skip
+    graph = f"""
+    letters (float[B,N] samples) => (float[B,T,{len(TOKENS)}] logits) {{
+        row = Unsqueeze(samples, one)
+        mean = AveragePool <kernel_shape=[{frames}], strides=[{frames}]> (row)
+        frames = Transpose <perm=[0,2,1]> (mean)
+        apart = Sub(frames, centres)
+        far = Mul(apart, apart)
+        logits = Mul(far, sharp)
+    }}"""
+    centres = (np.arange(len(TOKENS)) / 10).astype(np.float32)[None, None]
+    sharp = np.array(-2000, np.float32)
+    tiny_onnx.save(home / "model.onnx", graph, one=[1], centres=centres, sharp=sharp)
     if tokens == "tokens.txt":
         (home / tokens).write_text("".join(f"{t} {n}\n" for n, t in enumerate(TOKENS)))
     else:

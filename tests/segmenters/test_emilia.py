@@ -63,16 +63,10 @@ def test_a_short_turn_does_not_join_the_long_one_after_it() -> None:
     ]
 
 
-def test_another_speaker_between_them_keeps_turns_apart() -> None:
-    """Anchor: even one that is dropped itself."""
-    spans = cut(blank(6), turns((0, 4, "A"), (4.2, 4.9, "B"), (5, 6, "A")))
-    assert seconds(spans) == [(0, 4)]
-    assert seconds(spans, "unsegmented") == [(0, 0), (4, 4.2), (4.2, 4.9), (4.9, 5), (5, 6)][1:]
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
+        ([(0, 4, "A"), (4.2, 4.9, "B"), (5, 6, "A")], [(0, 4)]),  # even one that is dropped
         ([(0, 4, "A"), (5.99, 7, "A")], [(0, 7)]),
         ([(0, 4, "A"), (6, 7, "A")], [(0, 4)]),  # a gap of 2 s is too long
         ([(0, 4, "A"), (5, 8, "A")], [(0, 4), (5, 8)]),  # 3 s stand alone

@@ -317,19 +317,6 @@ def _gone() -> dict[str, str]:
     return {"type": "file", "source": "gone.wav"}
 
 
-@pytest.mark.parametrize("name", ["Speed", "Tempo", "Volume"])
-def test_a_changed_sound_is_not_that_of_the_file(tmp_path: Path, name: str) -> None:
-    changed = {"transforms": [{"name": name, "kwargs": {"factor": 1.1}}]}
-    (found,) = listed(tmp_path, cut(0.0, BOTH, **changed))
-    assert isinstance(found, Recording)
-    assert found.error is not None
-    assert found.error[0] == "unsupported"
-    same = {"transforms": [{"name": "Resample", "kwargs": {"target_sampling_rate": 8000}}]}
-    (found,) = listed(tmp_path, cut(0.0, BOTH, **same))
-    assert isinstance(found, Recording)
-    assert found.error is None
-
-
 # `auto` cuts recordings whose text would be lost later than those that have none.
 
 

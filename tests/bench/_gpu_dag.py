@@ -14,7 +14,7 @@ import yaml
 
 from tests.bench import _gpu_speech
 from tests.bench._gpu_speech import Speech
-from tests.bench._gpu_watch import Call, Watch, limit
+from tests.bench._gpu_watch import Watch
 from uttermill.flows.cluster import gpus
 from uttermill.tasks.base.json_types import JsonObject
 
@@ -80,12 +80,9 @@ def _run(
     ]
     begin = min(row["started"].timestamp() for row in rows)
     end = max(row["started"].timestamp() + row["wall_seconds"] for row in rows)
-    calls = [
-        Call(r["stage"], r["kind"], r["worker"], r["cpu_seconds"], r["wall_seconds"]) for r in rows
-    ]
     cpu = watched.between(begin, end)
     cores = sum(cpu.values()) / (end - begin) / len(os.sched_getaffinity(0))
-    kinds = sorted({call.kind for call in calls})
+    kinds = sorted({row["kind"] for row in rows})
     on_gpu = watched.gpu_between(begin, end)
     return {
         "audio_seconds": round(audio),
@@ -93,25 +90,21 @@ def _run(
         "hours_an_hour": round(audio / wall, 1),
         "hours_an_hour_in_stages": round(audio / (end - begin), 1),
         "packaged": result["utterances"]["packaged"],
-        "calls": {stage: sum(call.stage == stage for call in calls) for stage in CHAIN},
-        "workers": {kind: len({c.worker for c in calls if c.kind == kind}) for kind in kinds},
-        "cpu_seconds_by_stage": _by_stage(calls, "cpu"),
-        "wall_seconds_by_stage": _by_stage(calls, "wall"),
+        "calls": {stage: sum(row["stage"] == stage for row in rows) for stage in CHAIN},
+        "workers": {kind: len({r["worker"] for r in rows if r["kind"] == kind}) for kind in kinds},
+        "cpu_seconds_by_stage": _by_stage(rows, "cpu_seconds"),
+        "wall_seconds_by_stage": _by_stage(rows, "wall_seconds"),
         "cpu_seconds_by_process": {kind: round(spent, 1) for kind, spent in sorted(cpu.items())},
         "cores_busy_percent": round(100 * cores),
         "memory_mb": round(watched.memory / 1e6),
         "gpu": on_gpu,
         "gpu_busy_over_time": watched.curve(begin, end) if on_gpu else [],
         "gpus": list(gpus.devices("auto")),
-        "limit": limit(calls, end - begin, on_gpu.get("busy_percent")),
     }
 
 
-def _by_stage(calls: Sequence[Call], what: str) -> dict[str, float]:
-    return {
-        stage: round(sum(getattr(call, what) for call in calls if call.stage == stage), 1)
-        for stage in CHAIN
-    }
+def _by_stage(rows: Sequence[dict[str, Any]], what: str) -> dict[str, float]:
+    return {stage: round(sum(r[what] for r in rows if r["stage"] == stage), 1) for stage in CHAIN}
 
 
 def _watched(command: Sequence[str], until: float) -> tuple[JsonObject, Any, float]:

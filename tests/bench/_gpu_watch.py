@@ -1,4 +1,4 @@
-"""Samples the load of a command's processes and of the GPU over time, and finds the bottleneck."""
+"""Samples the load of a command's processes and of the GPU over time."""
 
 import shutil
 import statistics
@@ -6,14 +6,12 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
 
 EVERY = 0.5  # s between two samples
-BUSY = 0.8  # share of the time from which a part counts as the bottleneck
 QUERY = "utilization.gpu,memory.used,power.draw"
 
 
@@ -136,36 +134,3 @@ class _Smi(threading.Thread):
 def _nvidia_smi() -> _Smi | None:
     program = shutil.which("nvidia-smi")
     return _Smi(program) if program else None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A stage of a shard on a worker; times in s."""
-
-    stage: str
-    kind: str  # of worker
-    worker: str
-    cpu: float
-    wall: float
-
-
-def limit(calls: Sequence[Call], span: float, gpu: float | None) -> str:
-    """Which part limits a run of `span` seconds. `gpu`: per cent busy, None without one."""
-    if gpu is not None and gpu >= 100 * BUSY:
-        return f"the GPU, {gpu:.0f} % busy"
-    found = []
-    for kind in sorted({call.kind for call in calls}):
-        mine = [call for call in calls if call.kind == kind]
-        count = len({call.worker for call in mine})
-        share = sum(call.wall for call in mine) / (count * span)
-        if share >= BUSY:
-            spent: dict[str, float] = defaultdict(float)
-            for call in mine:
-                spent[call.stage] += call.cpu
-            most = max(spent, key=lambda stage: spent[stage])
-            part = spent[most] / max(sum(spent.values()), 1e-9)
-            found.append(
-                f"{count} {kind} workers, {100 * share:.0f} % busy, "
-                f"{100 * part:.0f} % of their CPU time in {most}"
-            )
-    return "; ".join(found) or "no kind of worker was busy for most of the time"

@@ -8,8 +8,8 @@ pins:    workers see one GPU each, CPU workers none.
 texts:   WER of CTranslate2 on CUDA within 0.5 points of the CPU's.
 dnsmos:  its scores on CUDA beside the CPU's.
 memory:  a batch that does not fit into memory is halved; every clip has its text.
-dag:     the whole line by `uttermill run` on real and made speech, for each model: hours an hour,
-         how busy the GPU is over time, and what limits.
+dag:     the whole line by `uttermill run` on real and made speech, for each model: hours an hour
+         and how busy the GPU is over time.
 host:    CPU seconds of decoding, voice detector, DNSMOS, mel, …; cores for 150, 500, 1,000 x real
          time.
 stub:    the whole line with an engine that waits for a thousandth of the audio's length.

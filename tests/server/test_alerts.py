@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,6 +15,7 @@ from prefect.client.schemas.objects import State, StateType
 from tests.e2e import service
 from tests.faults.command import Site, soon
 from tests.helpers import corpus
+from tests.helpers.post_server import Answer, PostServer
 from tests.helpers.shared_server import Server
 from uttermill.flows.server import deployment as deployment_of
 from uttermill.tasks.base.errors import ConfigError
@@ -25,30 +23,25 @@ from uttermill.tasks.base.errors import ConfigError
 pytestmark = pytest.mark.server
 
 
-@contextmanager
-def receiver() -> Iterator[tuple[str, list[Any]]]:
-    """An address, and what is posted to it."""
-    heard: list[Any] = []
+class Receiver(PostServer):
+    """Notes what is posted to it."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            size = int(self.headers["Content-Length"])
-            heard.append((self.path, json.loads(self.rfile.read(size))))
-            self.send_response(204)
-            self.end_headers()
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        super().__init__()
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    def take(self, headers: Any, body: bytes) -> None:
+        self.heard.append(json.loads(body))
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/hook/token", heard
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def reply(self, request: None) -> Answer:
+        return 204, b""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    yield server
+    server.close()
 
 
 @flow
@@ -70,24 +63,24 @@ async def ended(deployment: UUID, state: State[Any]) -> str:
 
 
 @pytest.mark.usefixtures("prefect_api")
-def test_a_run_that_fails_is_told_once() -> None:
+def test_a_run_that_fails_is_told_once(receiver: Receiver) -> None:
     name = f"nightly-{uuid4().hex[:8]}"
     deployment, other = (asyncio.run(deployed(each)) for each in (name, f"{name}-other"))
     message = 'nothing is left "to package": {{ 1 }}\nsee the ledger'
     failed = State[Any](type=StateType.FAILED, name="Failed", message=message)
-    with receiver() as (url, heard):
-        asyncio.run(deployment_of.set_alert(deployment, name, "http://127.0.0.1:9/gone"))
-        asyncio.run(deployment_of.set_alert(deployment, name, url))  # a later start replaces it
-        asyncio.run(ended(other, failed))
-        asyncio.run(ended(deployment, State[Any](type=StateType.COMPLETED, name="Completed")))
-        run = asyncio.run(ended(deployment, failed))
-        assert soon(lambda: heard, every=0.5), "nothing was posted"
-        crashed = State[Any](type=StateType.CRASHED, name="Crashed", message="killed")
-        again = asyncio.run(ended(deployment, crashed))
-        assert soon(lambda: len(heard) > 1, every=0.5)
-        asyncio.run(deployment_of.set_alert(deployment, name, None))
-    assert [path for path, _ in heard] == ["/hook/token"] * 2
-    (_, first), (_, second) = heard
+    url, heard = f"{receiver.url}/hook", receiver.heard
+    asyncio.run(deployment_of.set_alert(deployment, name, "http://127.0.0.1:9/gone"))
+    asyncio.run(deployment_of.set_alert(deployment, name, url))  # a later start replaces it
+    asyncio.run(ended(other, failed))
+    asyncio.run(ended(deployment, State[Any](type=StateType.COMPLETED, name="Completed")))
+    run = asyncio.run(ended(deployment, failed))
+    assert soon(lambda: heard, every=0.5), "nothing was posted"
+    crashed = State[Any](type=StateType.CRASHED, name="Crashed", message="killed")
+    again = asyncio.run(ended(deployment, crashed))
+    assert soon(lambda: len(heard) > 1, every=0.5)
+    asyncio.run(deployment_of.set_alert(deployment, name, None))
+    assert receiver.paths == {"/v1/hook"}
+    first, second = heard
     assert first["text"] == f"uttermill: {name}, run {run}: Failed. {message}"
     assert (first["deployment"], first["run"], first["state"]) == (name, run, "Failed")
     assert first["message"] == message
@@ -103,7 +96,7 @@ def test_a_run_that_fails_is_told_once() -> None:
 @pytest.mark.nightly
 @pytest.mark.cluster
 def test_serve_tells_of_a_run_that_failed_by_itself(
-    tmp_path: Path, prefect_server: Server, shared_cluster: dict[str, Any]
+    tmp_path: Path, prefect_server: Server, shared_cluster: dict[str, Any], receiver: Receiver
 ) -> None:
     """By the command, from a night's real failure to what the receiver hears; the night before,
     which ended well, is not told."""
@@ -113,8 +106,7 @@ def test_serve_tells_of_a_run_that_failed_by_itself(
     source = {"kind": "folder", "path": str(site.source), "name": "c"}
     chosen = site.settings("out", sources=[source], cluster=shared_cluster)
     with (
-        receiver() as (url, heard),
-        site.start("serve", chosen, "--name", name, "--alert", url, "--json") as started,
+        site.start("serve", chosen, "--name", name, "--alert", receiver.url, "--json") as started,
         service.asked(prefect_server.url),
     ):
         assert soon(started.stdout, every=0.1), started.stderr()
@@ -124,12 +116,11 @@ def test_serve_tells_of_a_run_that_failed_by_itself(
         (site.source / "broken.wav").write_bytes(b"this is no audio")
         failing = service.start(deployment, chosen)
         assert service.end_of(failing).is_failed(), service.state(failing)
-        assert soon(lambda: heard, every=0.2), "nothing was posted"
+        assert soon(lambda: receiver.heard, every=0.2), "nothing was posted"
         run = service.flow_run(failing)
         started.process.terminate()
         assert started.process.wait(60) == 0, started.stderr()
-    [(path, body)] = heard
-    assert path == "/hook/token"
+    [body] = receiver.heard
     assert (body["deployment"], body["run"], body["state"]) == (name, run.name, "Failed")
     assert body["flow_run"] == str(failing)
     assert "1 of 3 recordings failed" in body["message"]

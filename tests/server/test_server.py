@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 
+from tests.faults.command import soon
+from tests.helpers import postgres
 from tests.helpers.shared_server import Server
 from uttermill.flows.cli import process_setup, run_commands
 from uttermill.flows.run import launch
@@ -35,16 +36,6 @@ from uttermill.tasks.base.errors import RunError
 
 # Their servers begin with a database that is made already, in this process's home.
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("empty_database")]
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
-    """The first true value of `what()`."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if value := what():
-            return value
-        time.sleep(0.1)
-    raise AssertionError("waited in vain")
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -164,14 +155,7 @@ def test_it_dies_with_a_killed_parent(moment: str) -> None:
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    wait_for(lambda: not _runs(pid), 25)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)  # containers: no init
-    except psutil.NoSuchProcess:
-        return False
+    assert soon(lambda: not postgres.runs(pid), 25, every=0.1)
 
 
 def test_a_server_that_cannot_start_is_tried_again_and_says_why(
@@ -268,7 +252,7 @@ def test_the_next_run_closes_what_a_killed_one_left_open(
         assert parent.stdout is not None
         for name, run, pid in (parent.stdout.readline().split() for _ in outs):
             runs[name], processes[name] = UUID(run), psutil.Process(int(pid))
-        wait_for(lambda: all(states(each) == RUNNING for each in runs.values()))
+        assert soon(lambda: all(states(each) == RUNNING for each in runs.values()), 30, every=0.1)
         for name in ("dead", "other"):
             processes[name].kill()
             processes[name].wait()

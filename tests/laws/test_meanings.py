@@ -39,6 +39,7 @@ NAMED = (
     r'Rejection\("(\w+)"',
     r'Outcome\("\w+", "\w+", "(\w+)"',
     r'rejections\.rejected\([^"]*?"(\w+)"',
+    r'\bdrop\([\w.]+, "(\w+)"',
     r'ItemError\(\s*"(\w+)"',
     r'else "(\w+_speech)"|"(\w+_speech)" if',
 )

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..base.arrays import Int64s
 from ..base.schema import ClipRow
-from ..storage.atomic import HashedFile
+from ..storage.local import HashedFile
 from . import Output, ReadPcm, Rows, _clips
 
 BLOCK = 512

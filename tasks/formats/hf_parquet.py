@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..base.schema import CLIP_TURN, ClipRow
-from ..storage.atomic import HashedFile
+from ..storage.local import HashedFile
 from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
 
 VERSION = 2

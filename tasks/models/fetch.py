@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..base import environment
 from ..base.arrays import Float32s
 from ..base.errors import ConfigError, RunError
-from ..storage.atomic import fsync
+from ..storage.regular import fsync
 from . import (
     campplus_graph,
     distillmos_graph,

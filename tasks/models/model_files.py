@@ -14,7 +14,7 @@ from typing import Literal
 from ..base import environment
 from ..base.errors import ConfigError
 from ..storage import temporary
-from ..storage.atomic import fsync
+from ..storage.regular import fsync
 from .registry import File, Model
 
 State = Literal["ok", "missing", "damaged"]

@@ -3,7 +3,7 @@
     manifests/<stage>/<shard>/<n>-<sha256[:16] of the file>.parquet     items of one shard
     audio/<shard>/<sha256[:16] of the file>.pcm                         int16 blobs of one part
 
-A part is staged and published (`tasks.storage.atomic`), so it is complete under its final name. The
+A part is staged and published (`tasks.storage.local`), so it is complete under its final name. The
 name holds the hash of the bytes, which reveals a flipped bit or a truncated file on reading.
 Reading only reports such a part: a run, which holds OUT's lock, removes it (`repair`) and computes
 its items again. Parts only add items, except in the shard stage, where the part with the highest

@@ -23,8 +23,7 @@ from ..settings.job import Done, Job, Spent
 from ..shard_store import blobs, manifest, recipe, whole_job
 from ..shard_store.blobs import MadeAudio
 from ..shard_store.shard_view import ShardView
-from ..storage.atomic import HashedFile
-from ..storage.local import Publish
+from ..storage.local import HashedFile, Publish
 from . import compaction, contract
 from .call import cpu_seconds
 from .contract import PER_SHARD as PER_SHARD

@@ -1,11 +1,11 @@
 """Storage: folders and object stores with the same methods; `store_of` gives that of a place.
 
     urls        a place: a path or a URL        local, objects          the two stores
-    atomic      temp file, fsync, rename        store_errors            talking to object stores
-    lock        one run at a time in an OUT     tables                  Parquet and Arrow files
+    lock        one run at a time in an OUT     store_errors            talking to object stores
     containment names from data                 `inside`: the one way from such a name to a place
-    regular     files, and nothing else         temporary               folders that go again
-    owners      what the system refuses         bounds                  memory for foreign lists
+    regular     files, and nothing else         tables                  Parquet and Arrow files
+    owners      what the system refuses         temporary               folders that go again
+    bounds      memory for foreign lists
 
 A store takes full places; the functions here do what methods of these names do (`local.Local`).
 """

@@ -5,21 +5,24 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
 from ..base.errors import ConfigError, UnsafePlace
-from . import atomic, owners, regular
-from .atomic import HashedFile
+from . import owners, regular
 from .containment import OUT_FOLDERS, inside
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 OPEN = 128  # files that `spans` keeps open
 LEAST_FREE = 200 << 20  # bytes that OUT's disk must have free before anything starts
@@ -30,6 +33,23 @@ ReadSpan = Callable[[Span], bytes | None]
 #: Publishes a staged file; the given function makes its name from the first 16 hex digits of its
 #: sha256.
 Publish = Callable[[Callable[[str], str]], Path]
+
+
+class HashedFile:
+    """A binary file that hashes what is written to it (sequential writes only)."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.raw = raw
+        self.sha = hashlib.sha256()
+        self.size = 0
+        self.closed = False  # pyarrow reads it; the owner closes `raw`
+
+    def write(self, data: ReadableBuffer) -> int:
+        view = memoryview(data).cast("B")
+        self.raw.write(view)
+        self.sha.update(view)
+        self.size += len(view)
+        return len(view)
 
 
 class File(NamedTuple):
@@ -70,10 +90,28 @@ class Local:
         with open(path, "wb", opener=regular.written) as file:
             file.write(data)
 
-    def staged(self, folder: Path) -> AbstractContextManager[tuple[HashedFile, Publish]]:
+    @contextmanager
+    def staged(self, folder: Path) -> Iterator[tuple[HashedFile, Publish]]:
         """A file to write, and `publish`, which makes it complete and durable under its name.
         Nothing stays behind without `publish`, or on an exception."""
-        return atomic.staged(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        temp = folder / f".{secrets.token_hex(8)}.tmp"
+        with temp.open("xb") as raw:  # never through a link, and with the umask's rights
+            handle = HashedFile(raw)
+
+            def publish(name_of: Callable[[str], str]) -> Path:
+                raw.flush()
+                os.fsync(raw.fileno())
+                final = folder / name_of(handle.sha.hexdigest()[:16])
+                # The folder is not synced: a power cut that undoes a rename costs work, never a
+                # wrong result. A version's folders are synced when it is published.
+                os.replace(temp, final)
+                return final
+
+            try:
+                yield handle, publish
+            finally:
+                temp.unlink(missing_ok=True)
 
     def detach(self, path: Path) -> None:
         """Call before rewriting `path`, which may be a hard link into a published version."""
@@ -266,7 +304,7 @@ class Local:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name is still being written (`tasks.storage.atomic`)."""
+    """Whether a file of this name is still being written (`Local.staged`)."""
     last = name.rpartition("/")[2]
     return last.startswith(".") and last.endswith(".tmp")
 
@@ -286,19 +324,15 @@ def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
     try:
         return regular.written(path, flags)
     except regular.NotAFile as error:
-        raise _missing(path, error) from None
+        raise FileNotFoundError(errno.ENOENT, str(error), str(path)) from None
 
 
 def _regular(path: Path) -> os.stat_result:
+    """The status of a file; anything but a regular one counts as missing."""
     try:
         return regular.status(path)
     except regular.NotAFile as error:
-        raise _missing(path, error) from None
-
-
-def _missing(path: str | Path, error: regular.NotAFile) -> FileNotFoundError:
-    """Anything but a regular file counts as missing."""
-    return FileNotFoundError(errno.ENOENT, str(error), str(path))
+        raise FileNotFoundError(errno.ENOENT, str(error), str(path)) from None
 
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:

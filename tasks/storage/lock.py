@@ -40,7 +40,8 @@ def hold(out: Path) -> AbstractContextManager[None]:
 
 def check(out: Path) -> None:
     """RunError when this process held OUT and has lost it, or OUT is not the folder that it was."""
-    lease.check(out)
+    if storage.store_of(out).remote:
+        lease.check(out)
     if (descriptor := _mine.get(str(out))) is None:
         return
     with suppress(OSError):

@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from ..base.errors import ConfigError, RunError
 from . import urls
-from .atomic import HashedFile
 from .containment import inside
-from .local import File, Local, Publish, ReadSpan, Span
+from .local import File, HashedFile, Local, Publish, ReadSpan, Span
 from .store_errors import Entry, asking, files_in, protocols, state_of, store_errors, under
 
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
@@ -84,7 +83,7 @@ class Objects:
             handle = HashedFile(cast(BinaryIO, raw))
 
             def publish(name_of: Callable[[str], str]) -> Path:
-                path = folder / name_of(handle.name)
+                path = folder / name_of(handle.sha.hexdigest()[:16])
                 raw.seek(0)
                 if handle.size <= IN_MEMORY:
                     self.put(path, raw.read())

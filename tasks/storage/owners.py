@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..base.errors import ConfigError
-from . import atomic
+from .regular import fsync
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 SIZES = (
@@ -133,8 +133,8 @@ def check(out: Path) -> None:
         folder.mkdir()
         (folder / ".in.tmp").write_bytes(b"")
         with _needed(out, "write a file through to its disk"):
-            atomic.fsync(new)
-            atomic.fsync(home)
+            fsync(new)
+            fsync(home)
         with _needed(out, "rename a file over another"):
             os.replace(new, old)
         with _needed(out, "rename a folder"):

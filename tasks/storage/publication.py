@@ -18,9 +18,9 @@ from ..base.errors import ConfigError, RunError
 from ..base.json_types import PublishedEntry
 from ..base.schema import DATASET_FILE
 from . import lock
-from .atomic import fsync
 from .containment import LATEST
 from .objects import Objects
+from .regular import fsync
 
 VERSION = re.compile(r"v[0-9]{4,}")  # name of a version's folder
 

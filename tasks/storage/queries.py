@@ -7,12 +7,9 @@ files. Should a foreign name become SQL, it reaches no other file.
 
 from __future__ import annotations
 
-import atexit
-import resource
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,22 +90,6 @@ def size_of(memory: str) -> float:
     return float(number) * UNITS[memory.removeprefix(number).strip()]
 
 
-Limits = tuple[str, Path]  # memory, and where the folder for temporary files is made
-#: To open a database takes 20 ms, for its catalogue of functions; to empty one takes 1 ms. An empty
-#: one, and the folder of its temporary files, which is missing meanwhile, for later `tables`.
-_idle: dict[Limits, tuple[DuckDBPyConnection, Path]] = {}
-MOST_IDLE = 4
-LITTLE = 1 << 16  # KiB by which the use of one that is kept raised the peak of the process
-
-
-@atexit.register
-def _close_idle() -> None:
-    """DuckDB's binding prints fifty lines about what is open when the process ends."""
-    with suppress(KeyError):  # another thread may take the last one
-        while _idle:
-            _idle.popitem()[1][0].close()
-
-
 @contextmanager
 def tables(
     memory: str = MEMORY,
@@ -123,51 +104,19 @@ def tables(
 
     parent = Path(tempfile.gettempdir()) if scratch is None else scratch
     parent.mkdir(parents=True, exist_ok=True)
-    limits, files = (f"{size_of(memory) / divisor:.0f}B", parent), [*readable]
-    one = database, folder = _opened(limits, files)
-    reusable, peak = False, _peak()
+    part = f"{size_of(memory) / divisor:.0f}B"
     try:
-        database.execute("ATTACH ':memory:' AS corpus; USE corpus")
-        yield database
-        # What it keeps of other files may change; what has held much gives it back when it closes.
-        if not files and _peak() - peak < LITTLE:
-            with suppress(duckdb.Error):
-                database.execute("USE memory; DETACH corpus")
-                reusable = True
+        with (
+            tempfile.TemporaryDirectory(dir=parent) as folder,
+            closing(connect(Path(folder), readable, part, threads=1)) as database,
+        ):
+            yield database
     except (duckdb.OutOfMemoryException, duckdb.TransactionException, duckdb.IOException) as no:
         why = str(no).partition("\n")[0]
         raise RunError(
             f"tables of the corpus fit neither into {memory} of memory nor into {parent} ({why}); "
             "raise package.memory, or make room there"
         ) from None
-    finally:
-        if not reusable:
-            database.close()
-        shutil.rmtree(folder)
-        if len(_idle) >= MOST_IDLE:
-            _close_idle()
-        # Several threads ask: each step is one operation of the dictionary.
-        if reusable and _idle.setdefault(limits, one) is not one:
-            database.close()
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _opened(limits: Limits, readable: Sequence[Path]) -> tuple[DuckDBPyConnection, Path]:
-    """A database and its folder: an idle one, if there is one whose folder can be made again."""
-    if not readable and (one := _idle.pop(limits, None)):
-        with suppress(OSError):
-            one[1].mkdir(0o700)
-            return one
-        one[0].close()
-    folder = Path(tempfile.mkdtemp(dir=limits[1]))
-    try:
-        return connect(folder, readable, limits[0], threads=1), folder
-    except BaseException:
-        folder.rmdir()
-        raise
 
 
 @contextmanager

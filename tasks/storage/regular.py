@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from ..base.errors import ConfigError
@@ -21,6 +22,7 @@ _KINDS = {
     stat.S_IFCHR: "device",
     stat.S_IFBLK: "device",
 }
+_NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP)
 
 
 class NotAFile(ConfigError):
@@ -34,18 +36,39 @@ class Outside(OSError):
         super().__init__(errno.ELOOP, "a link leads out of the source", str(path))
 
 
-def written(path: str | Path, flags: int, mode: int = 0o666) -> int:
-    """A descriptor of a file to write in place, an `opener` of `open`. NotAFile for anything else,
-    including a link to a file."""
-    return _opened(path, flags | os.O_NOFOLLOW, mode, follows=False)
-
-
-def read(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a file, or of a link to one, an `opener` of `open`. NotAFile for anything
+def status(path: str | Path, follows: bool = False, opened: int | None = None) -> os.stat_result:
+    """The status of a regular file, or of what was `opened` under its name; NotAFile for anything
     else."""
-    return _opened(path, flags, 0, follows=True)
+    result = os.stat(path, follow_symlinks=follows) if opened is None else os.fstat(opened)
+    if not stat.S_ISREG(result.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(result.st_mode), "special file")
+        raise NotAFile(f"{path} is a {kind}, but it must be a file; remove it")
+    return result
 
 
+def check(path: str | Path, follows: bool = True) -> None:
+    """NotAFile if something other than a regular file has this name."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        status(path, follows)
+
+
+def _opened(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o666, *, follows: bool) -> int:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        status(path, follows)  # opening a device may already do harm
+    # If something took the name since the check: a link is refused, and a pipe does not block.
+    flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, mode)
+    try:
+        status(path, opened=descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+#: Openers of `open`: a descriptor of a file to write in place, and of a file, or a link to one, to
+#: read. NotAFile for anything else.
+written, read = partial(_opened, follows=False), partial(_opened, follows=True)
 #: (path, flags) -> a descriptor, as `open` takes it.
 Opener = Callable[[str, int], int]
 _real: dict[str, str] = {}  # folders, links resolved
@@ -80,32 +103,15 @@ def lies_in(place: str, folder: str) -> bool:
     return place == folder or place.startswith(folder.rstrip("/") + "/")
 
 
-def status(path: str | Path, follows: bool = False) -> os.stat_result:
-    """The status of a regular file; NotAFile for anything else."""
-    result = os.stat(path, follow_symlinks=follows)
-    _refuse_others(result, path)
-    return result
-
-
-def check(path: str | Path, follows: bool = True) -> None:
-    """NotAFile if something other than a regular file has this name."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        status(path, follows)
-
-
-def _opened(path: str | Path, flags: int, mode: int, follows: bool) -> int:
-    check(path, follows)  # opening a device may already do harm
-    # If something took the name since the check: a link is refused, and a pipe does not block.
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+def fsync(path: Path) -> None:
+    """Make a file's bytes, or the renames in a folder, durable."""
+    fd = os.open(path, os.O_RDONLY)
     try:
-        _refuse_others(os.fstat(descriptor), path)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _refuse_others(status: os.stat_result, path: str | Path) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-        raise NotAFile(f"{path} is a {kind}, but it must be a file; remove it")
+        os.fsync(fd)
+    except OSError as error:
+        # SMB and FUSE may not support fsync of a folder: they make renames durable by themselves,
+        # or cannot at all.
+        if error.errno not in _NO_SYNC or not stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise
+    finally:
+        os.close(fd)

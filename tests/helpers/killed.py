@@ -27,10 +27,10 @@ from tests.helpers.signals import forked
 from uttermill.tasks import pipeline
 from uttermill.tasks.base.json_types import JsonObject
 from uttermill.tasks.formats import _tars
-from uttermill.tasks.storage import atomic
+from uttermill.tasks.storage.local import HashedFile
 
 CALLS: list[tuple[Any, str]] = [
-    (atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
+    (HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
     (_tars.Tar, "add"), (os, "replace"), (os, "rename"), (os, "fsync"),
 ]  # fmt: skip
 
@@ -48,7 +48,7 @@ def die_at(small: Path, out: Path, package: JsonObject, at: int) -> None:
             nonlocal calls
             calls += 1
             if calls > at >= 0:
-                if isinstance(args[0], atomic.HashedFile):
+                if isinstance(args[0], HashedFile):
                     view = memoryview(args[1]).cast("B")
                     work(args[0], view[: len(view) // 2])
                     args[0].raw.flush()

@@ -36,7 +36,8 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.stages import stage
-from uttermill.tasks.storage import atomic, versions
+from uttermill.tasks.storage import versions
+from uttermill.tasks.storage.local import HashedFile
 
 FIRST = dict.fromkeys(STAGES, (10, 0))
 NOTHING = dict.fromkeys(STAGES, (0, 10))
@@ -414,7 +415,7 @@ SYNCS = [(os, "fsync")]
 
 
 def _writes() -> list[tuple[Any, str]]:
-    return [(atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
+    return [(HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
             (_tars.Tar, "add"), (Path, "mkdir")]  # fmt: skip
 
 

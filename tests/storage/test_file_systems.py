@@ -19,7 +19,7 @@ from uttermill.flows import checks, cli, settings
 from uttermill.tasks import storage
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.storage import append_log, atomic, lock, owners, versions
+from uttermill.tasks.storage import append_log, lock, owners, regular, versions
 
 
 def failing(code: int, only: Callable[..., bool] = lambda *_: True, real: Any = None) -> Any:
@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_synced_is_no_lack(
     (tmp_path / "file").touch()
     monkeypatch.setattr(os, "fsync", failing(errno.EINVAL))
     with pytest.raises(OSError, match="Invalid argument"):
-        atomic.fsync(tmp_path / "file")
+        regular.fsync(tmp_path / "file")
 
 
 @pytest.fixture

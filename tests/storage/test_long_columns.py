@@ -230,23 +230,6 @@ def test_a_database_of_tables_reaches_no_file(tmp_path: Path) -> None:
                 database.execute(sql)
 
 
-def test_a_database_is_used_again_and_is_empty_then(tmp_path: Path) -> None:
-    """Not after an error, and by nobody else meanwhile."""
-    with queries.tables(scratch=tmp_path) as database:
-        database.execute("CREATE TABLE corpus_names (name VARCHAR)")
-        with queries.tables(scratch=tmp_path) as other:
-            assert other is not database
-    with queries.tables(scratch=tmp_path) as again, queries.tables(scratch=tmp_path):
-        assert again in (database, other)
-        assert again.execute("SELECT table_name FROM duckdb_tables()").fetchall() == []
-        again.execute("CREATE TABLE corpus_names (name VARCHAR)")
-    assert [*tmp_path.iterdir()] == []
-    with pytest.raises(ZeroDivisionError), queries.tables(scratch=tmp_path, divisor=3) as failed:
-        _ = 1 / 0
-    with queries.tables(scratch=tmp_path, divisor=3) as database:
-        assert database is not failed
-
-
 def test_threads_never_share_a_database(tmp_path: Path) -> None:
     def numbered(number: int) -> list[Any]:
         with queries.tables(scratch=tmp_path) as database:

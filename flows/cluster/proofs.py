@@ -72,7 +72,7 @@ def gather(dask_worker: Worker) -> JsonObject:
     from numba import get_num_threads
     from threadpoolctl import threadpool_info  # scikit-learn's
 
-    from ...tasks.audio import codecs
+    from ...tasks.audio import encoding
 
     # Threads of the native pools in this process: BLAS, OpenMP, numba.
     facts["pools"] = {str(p["internal_api"]): int(p["num_threads"]) for p in threadpool_info()}
@@ -85,7 +85,7 @@ def gather(dask_worker: Worker) -> JsonObject:
     except ImportError:
         facts["cuda"] = 0
     facts["cuda_fault"] = gpu.ctranslate2_fault() if facts["resources"].get(GPU) else None
-    facts["codecs"] = {kind: codecs.fault(kind) for kind in codecs.FORMATS}
+    facts["codecs"] = {kind: encoding.fault(kind) for kind in encoding.FORMATS}
     facts["temp"], facts["temp_fault"] = tempfile.gettempdir(), None
     try:
         with tempfile.TemporaryFile(dir=facts["temp"]) as file:

@@ -1,4 +1,5 @@
-"""16-bit mono PCM as the bytes of a FLAC, MP3 or Opus file, and back."""
+"""16-bit mono PCM as the bytes of a FLAC, MP3 or Opus file, and back; and whether this machine can
+decode each audio format."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ import soundfile as sf
 from av.audio import AudioStream
 from av.container import OutputContainer
 
-from ..base.arrays import Int16s
+from ..base.arrays import Float32s, Int16s
 from ..base.errors import ItemError
 from .damage import mp3
-from .decoders import BROKEN
+from .decoders import BROKEN, opened
 
 MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
 MP3_LEAST = 64_000  # bit/s
@@ -116,3 +117,63 @@ def decode_int16(data: bytes, most: int = -1) -> tuple[Int16s, int]:
     except BROKEN as error:
         raise ItemError("decode_error", str(error)) from None
     return samples, int(rate)
+
+
+# Checks that each format can be decoded, by encoding half a second and decoding it again, in
+# memory; `uttermill doctor` runs it on the workers.
+
+
+HZ = 16000
+SECONDS = 0.5
+
+#: Extension to libsndfile's (format, subtype).
+SNDFILE = {
+    "wav": ("WAV", "PCM_16"),
+    "flac": ("FLAC", "PCM_16"),
+    "mp3": ("MP3", "MPEG_LAYER_III"),
+    "ogg": ("OGG", "VORBIS"),
+    "opus": ("OGG", "OPUS"),
+}
+#: Extension to FFmpeg's (container, codec), which PyAV bundles.
+FFMPEG = {"m4a": ("mp4", "aac"), "webm": ("webm", "libopus")}
+FORMATS = (*SNDFILE, *FFMPEG)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the decoding libraries."""
+    ffmpeg = {name: ".".join(map(str, parts)) for name, parts in av.library_versions.items()}
+    return {**ffmpeg, "libsndfile": sf.__libsndfile_version__}
+
+
+def fault(kind: str) -> str | None:
+    """What is wrong with this format; None if a clip survives with its length and level."""
+    tone = (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(HZ * SECONDS)) / HZ)).astype(np.float32)
+    try:
+        data = _tone_as(kind, tone)
+        decoder = opened(io.BytesIO(data), len(data)).decoder
+        heard = np.concatenate([*decoder.read(HZ)])
+    # Whatever a codec library raises is the result.
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    seconds, level = len(heard) / decoder.header.rate, float(np.sqrt(np.mean(np.square(heard))))
+    if abs(seconds - SECONDS) > 0.1 or abs(level - 0.35) > 0.05:
+        return f"came back with {seconds:.2f} s at level {level:.2f}, not {SECONDS} s at 0.35"
+    return None
+
+
+def _tone_as(kind: str, tone: Float32s) -> bytes:
+    memory = io.BytesIO()
+    if kind in SNDFILE:
+        container, subtype = SNDFILE[kind]
+        sf.write(memory, tone, HZ, format=container, subtype=subtype)
+        return memory.getvalue()
+    container, codec = FFMPEG[kind]
+    with av.open(memory, "w", format=container) as out:
+        stream = out.add_stream(codec, rate=48000, layout="mono")
+        assert isinstance(stream, AudioStream)
+        pcm = np.repeat(np.round(tone * 32767).astype(np.int16), 48000 // HZ)[None]
+        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
+        frame.sample_rate = 48000
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            out.mux(packet)
+    return memory.getvalue()

@@ -28,7 +28,7 @@ def of_package() -> str:
 
 def of_own_plugins(job: Job) -> list[str]:
     """Hashes of plug-ins from outside this package, and of the modules beside them."""
-    return [_of_file(path) for path in _own_files(job)]
+    return [*map(_of_file, _own_files(job))]
 
 
 def by_file(job: Job) -> dict[str, str]:
@@ -39,10 +39,11 @@ def by_file(job: Job) -> dict[str, str]:
 
 
 def _own_files(job: Job) -> list[Path]:
-    named = [(shelf, plugin.use) for shelf, plugin in chosen_plugins(job) if "." in plugin.use]
-    modules = {module(shelf, use).__file__ or "" for shelf, use in named}
-    homes = {Path(file).parent for file in modules - {""}}
-    return sorted(path for home in homes for path in home.glob("*.py"))
+    files = set[Path]()
+    for shelf, plugin in chosen_plugins(job):
+        if "." in plugin.use and (file := module(shelf, plugin.use).__file__):
+            files.update(Path(file).parent.glob("*.py"))
+    return sorted(files)
 
 
 def _of_file(path: Path) -> str:

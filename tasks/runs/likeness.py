@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ..audio import codecs
 from ..plugins import source_code
 from ..publish.dataset import datacard
 from ..settings.job import Job
@@ -29,6 +28,8 @@ def of_this_process(job: Job) -> Likeness:
     """What this process would compute the job with. ConfigError for a model that is missing."""
     import soxr
 
+    from ..audio import encoding  # which loads the decoders
+
     versions = {n: v for n, v in datacard.libraries().items() if n not in NOT_DATA}
     computing = [whole_job.recipes_of(job), recipe.weights_of(job.transcribe.recognisers)]
     return {
@@ -36,7 +37,7 @@ def of_this_process(job: Job) -> Likeness:
         PLUGINS: _hash(sorted(source_code.of_own_plugins(job))),
         WEIGHTS: _hash(computing),
         **versions,
-        **codecs.versions(),
+        **encoding.versions(),
         "libsoxr": soxr.__libsoxr_version__,
         "Unicode": unicodedata.unidata_version,
         "the processor": platform.machine(),

@@ -20,7 +20,6 @@ from ..audio import Clip
 from ..base.arrays import RATE, Float32s
 from ..base.errors import ItemError, MillError, RunError
 from ..base.logs import log
-from ..plugins import backends
 from ..plugins.contracts.asr import Backend, EmittingBackend, SpeechClip
 from ..plugins.contracts.audio import EnhancerPlugin
 from ..plugins.contracts.base import LoadedPlugin
@@ -124,7 +123,9 @@ def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterato
             asked = [unit.asked for unit in units if isinstance(unit, Request)]
             needed = {one.recogniser if isinstance(one, Recognition) else 0 for one in asked}
         for number in sorted(needed):
-            yield from _recogniser(chosen[number], partial(backends.kept, chosen[number], chosen))
+            yield from _recogniser(
+                chosen[number], partial(plugins.backend_of, chosen[number], chosen)
+            )
 
 
 def sound(rate: int) -> Float32s:

@@ -24,7 +24,6 @@ from ..asr import SharedWindow, SpeechClip, Transcript
 from ..base.arrays import Float32s
 from ..base.errors import shortened
 from ..base.schema import TRANSCRIPTS, EnhancedRow, TranscriptRow, WordRow
-from ..plugins import backends
 from ..plugins.contracts.asr import AligningBackend
 from ..plugins.contracts.text import Answer, TextVerdict
 from ..plugins.served import chat
@@ -103,7 +102,7 @@ def compute(units: list[Request[Any]], job: Job) -> Rows:
 def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
     for number, group in groupby(requests, key=lambda request: request.asked.recogniser):
         plugin = job.transcribe.recognisers[number]
-        backend = backends.kept(plugin, job.transcribe.recognisers)
+        backend = plugins.backend_of(plugin, job.transcribe.recognisers)
         listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
         most = getattr(backend, "chunk_seconds", CHUNK_SECONDS)
         for chunk in chunks([*group], most):
@@ -142,7 +141,7 @@ def _by_ear(
 
 
 def _aligned(requests: list[Request[Alignment]], job: Job) -> Rows:
-    backend = backends.kept(job.transcribe.backend, job.transcribe.recognisers)
+    backend = plugins.backend_of(job.transcribe.backend, job.transcribe.recognisers)
     assert isinstance(backend, AligningBackend)
     for chunk in chunks(requests):
         spoken = sound_of(chunk, job.out, backend.RATE)
@@ -201,7 +200,7 @@ _writer = lru_cache(maxsize=1)(chat.Writer)
 
 
 def load(job: Job) -> None:
-    backends.kept(job.transcribe.backend, job.transcribe.recognisers)
+    plugins.backend_of(job.transcribe.backend, job.transcribe.recognisers)
 
 
 def failure(unit: Request[Any], code: str, detail: str) -> list[TranscriptRow]:

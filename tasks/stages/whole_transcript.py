@@ -18,7 +18,7 @@ from ..audio import Clip
 from ..audio.channels import Heard
 from ..base.arrays import Float32s, Float64s
 from ..base.errors import ConfigError, ItemError, shortened
-from ..plugins import backends
+from ..plugins import loaded_backend
 from ..plugins.contracts.asr import Backend, EmittingBackend
 from ..plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
 from ..recording import Locator, TimedWord
@@ -183,4 +183,4 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
 
 
 #: This worker process's model for whole recordings.
-backend_of = lru_cache(maxsize=1)(backends.loaded)
+backend_of = lru_cache(maxsize=1)(loaded_backend)

@@ -26,7 +26,7 @@ from tests.helpers.fetched import lacks
 from uttermill.tasks import plugins
 from uttermill.tasks.asr import SpeechClip
 from uttermill.tasks.audio import Clip
-from uttermill.tasks.plugins import backends
+from uttermill.tasks.plugins import loaded_backend
 from uttermill.tasks.scoring import rates
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
@@ -153,7 +153,7 @@ def _mean(values: list[float]) -> float:
 def words(rows: list[dict[str, Any]], clips: list[Floats], noises: Noises) -> dict[str, Any]:
     """Word errors, %, by kind and way, over all clips."""
     plugin = Plugin.model_validate({"use": "faster_whisper", "model": "base", "beam_size": 1})
-    whisper = backends.loaded(plugin)
+    whisper = loaded_backend(plugin)
     ways: dict[str, Plugin | None] = {"original": None, **WAYS}
     table: dict[str, dict[str, float]] = {}
     for kind in ("clean", *KINDS):

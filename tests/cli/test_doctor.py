@@ -12,7 +12,7 @@ from uttermill.flows.cli import doctor
 from uttermill.flows.cluster import local, proofs
 from uttermill.flows.cluster.proofs import Finding
 from uttermill.flows.cluster.settings import ClusterSettings
-from uttermill.tasks.audio import codecs
+from uttermill.tasks.audio import encoding
 from uttermill.tasks.base import memory_limits
 from uttermill.tasks.stages.spawn_check import started_afresh
 
@@ -39,7 +39,7 @@ def good() -> dict[str, dict[str, Any]]:
         "resources": {"CPU": 1},
         "visible": "",
         "visible_at_start": "",
-        "codecs": dict.fromkeys(codecs.FORMATS),
+        "codecs": dict.fromkeys(encoding.FORMATS),
         "free": 10**10,
     }
     return {name: {**fact, "name": name, "temp": f"/w/{name}"} for name in ("a", "b")}
@@ -198,14 +198,14 @@ def test_command_lines(command: str, fresh: bool) -> None:
     assert started_afresh(command) is fresh
 
 
-@pytest.mark.parametrize("kind", codecs.FORMATS)
+@pytest.mark.parametrize("kind", encoding.FORMATS)
 def test_codecs_here(kind: str) -> None:
-    assert codecs.fault(kind) is None
+    assert encoding.fault(kind) is None
 
 
 def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(codecs.FFMPEG, "webm", ("webm", "nonesuch"))
-    assert "nonesuch" in (codecs.fault("webm") or "")
+    monkeypatch.setitem(encoding.FFMPEG, "webm", ("webm", "nonesuch"))
+    assert "nonesuch" in (encoding.fault("webm") or "")
 
 
 @pytest.mark.cluster

@@ -16,9 +16,8 @@ from types import FunctionType, ModuleType, new_class
 from typing import Any, Literal, NamedTuple
 
 from .asr import Recogniser
-from .audio import DiarizerPlugin, EnhancerPlugin, Level, Resampler
+from .audio import DiarizerPlugin, EnhancerPlugin, Filter, Level, Resampler
 from .base import Columns, LoadedPlugin, limits
-from .filters import Filter
 from .formats import Format
 from .segmenters import SegmenterPlugin
 from .sources import Source

@@ -1,19 +1,21 @@
-"""Plug-ins that take samples: diarizers, enhancers, resamplers and levels.
+"""Plug-ins that take samples: diarizers, filters, enhancers, resamplers and levels.
 
-Diarizers say who speaks when in a whole recording, before it is cut. Enhancers remove noise, music
-or other voices from an utterance, before it is resampled. Resamplers change the sample rate of one
+Diarizers say who speaks when in a whole recording, before it is cut. Filters measure one utterance
+and set limits on what they measure. Enhancers remove noise, music or other voices from an
+utterance, before it is resampled. Resamplers change the sample rate of one
 channel. Levels change loudness or spectrum after that, before the samples become int16.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .base import PluginSettings, VersionedPlugin
+from .base import MeasuringPlugin, PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
+    from ...audio import Clip
     from ...base.arrays import Float32s
     from ...recording import Segment
     from ...recording.turns import Turn
@@ -41,6 +43,22 @@ class DiarizerPlugin(VersionedPlugin):
     USES_SPEAKERS: bool = False
     #: Whether it gets the output of `tasks.audio.channels.Heard` for several channels.
     LISTENS: bool = False
+
+
+class Filter(MeasuringPlugin, VersionedPlugin):
+    @abstractmethod
+    def measure(self, clip: Clip, settings: PluginSettings) -> Mapping[str, Any]:
+        """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind defines it;
+        None, which is never rejected, if there is nothing to judge. `clip` has the native rate and
+        all channels, float32 in ±1. ItemError if the utterance cannot be measured at all, with a
+        code that is none of `errors.IN_THE_FILE`: those count without this filter, too."""
+
+    #: Not measured if a cheap filter already rejects the utterance.
+    COSTLY: bool = False
+    #: Measured again once the whole recording is decoded: `clip` then has its faults and length.
+    AFTER_ALL: bool = False
+    #: (clip, settings) -> bytes to store beside the measures, for `reject`.
+    fingerprint: Callable[[Clip, PluginSettings], bytes] | None = None
 
 
 class Enhancer(Protocol):

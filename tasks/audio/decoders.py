@@ -31,7 +31,7 @@ from .damage import mp3, ogg_pages, wav_sizes
 from .damage.edges import Edges, around, beginnings, tags_before
 from .damage.flac_md5 import flac_info
 from .damage.ogg_pages import MOST_LINKS
-from .damage.promise import promise, uncounted
+from .damage.promise import UNCOUNTING, promise, uncounted
 from .ffmpeg import FFmpeg
 from .frames import PartConverter
 from .packets import EXTRA_BITS, in_words
@@ -161,8 +161,9 @@ def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | 
                 return result.noting(f"{before} bytes before its {name} are no part of it")
         return None
 
-    tags = tags_before(file)
-    if tags and (result := behind([(tags, "first header")])):
+    tagged = file.read(3) == b"ID3"
+    file.seek(0)
+    if tagged and (tags := tags_before(file)) and (result := behind([(tags, "first header")])):
         return result
     try:
         result = _opened_at(file, size, header_only, track)
@@ -171,7 +172,8 @@ def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | 
         if late is None:
             raise
         return late
-    if isinstance(result.decoder, flac_whole.Whole) or not _begins_late(file, result):
+    whole = isinstance(result.decoder, SoundFile | flac_whole.Whole)
+    if whole or not _begins_late(file, result):
         return result
     if (late := behind(beginnings(file))) is not None:
         result.decoder.close()
@@ -192,21 +194,25 @@ def _begins_late(file: BinaryIO, result: Opened) -> bool:
 
 def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
     """`opened` for a stream at the start of the file."""
-    short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
-    if short is not None:
-        return Opened(short, file, [])
-    if (whole := wav_sizes.whole(file, size)) is not None:
+    head = file.read(12)
+    file.seek(0)
+    if head.startswith(b"fLaC"):
+        short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
+        if short is not None:
+            return Opened(short, file, [])
+    if head.endswith(b"WAVE") and (whole := wav_sizes.whole(file, size)) is not None:
         stream = cast(BinaryIO, whole)
         return Opened(_opened(stream, size_of(stream), None, track), stream, [whole.note])
-    pages = ogg_pages.scan(file, size)
-    if pages is not None:
+    if head.startswith(ogg_pages.MAGIC) and (pages := ogg_pages.scan(file, size)) is not None:
         notes = [f"{pages.junk} bytes between its pages are no part of it"] if pages.junk else []
         notes += [UNENDED] if pages.unended else []
         joined = len(pages.links) > 1
         return Opened(Chained(file, pages) if joined else _opened(file, size, pages), file, notes)
-    if after := uncounted(file):
+    if head.startswith(UNCOUNTING) and (after := uncounted(file)):
         return _within(file, size, Edges(after=after), track)
     decoder = _opened(file, size, None, track)
+    if isinstance(decoder, SoundFile):
+        return Opened(decoder, file, [])
     edges = around(file, size, decoder.header.format.partition("/")[0])
     if edges.before or edges.after:
         decoder.close()
@@ -302,11 +308,13 @@ def _why_closed(file: BinaryIO, first: str, second: str) -> str:
 def _is_ffmpegs_own(file: BinaryIO) -> bool:
     """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader writes to the
     terminal, so it must not see it. ItemError for what no library shall see."""
-    if file.read(len(_SDS)) == _SDS:
+    head = file.read(4)
+    if head.startswith(_SDS):
         what = "a MIDI sample dump (SDS), whose checksums no decoder here verifies"
         raise ItemError("unreadable", f"{what}; convert it to WAV")
-    file.seek(mp3.id3_length(file))
-    head = file.read(4)
+    if head.startswith(b"ID3"):
+        file.seek(mp3.id3_length(file))
+        head = file.read(4)
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)
 
 

@@ -197,7 +197,7 @@ class _Child:
         assert self.process.stdin
         # A broken pipe: it died at once, which `begin` notices.
         with suppress(BrokenPipeError), self.process.stdin as task:
-            pickle.dump((stage, job, units, [trial.key for trial in self.trials]), task)
+            pickle.dump((stage, job, units, [(one.name, one.plugin) for one in self.trials]), task)
 
     def next(self) -> tuple[Sequence[AnyRow], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
@@ -281,7 +281,7 @@ def main() -> None:
     os.dup2(2, 1)  # a library's output must not end up between the answers
     stage, job, units, wanted = pickle.load(sys.stdin.buffer)
     module = contract.worker(stage)
-    untried = {trial.key: trial for trial in known_good.untried(stage, job, units)}
+    untried = {(one.name, one.plugin): one for one in known_good.untried(stage, job, units)}
     for number, key in enumerate(wanted):
         answers.send(number)
         try:

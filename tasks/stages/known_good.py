@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Protocol, TypeVar
 
@@ -21,7 +21,6 @@ from ..base.arrays import RATE, Float32s
 from ..base.errors import ItemError, MillError, RunError
 from ..base.logs import log
 from ..plugins.contracts.asr import Backend, EmittingBackend, SpeechClip
-from ..plugins.contracts.audio import EnhancerPlugin
 from ..plugins.contracts.base import LoadedPlugin
 from ..settings import Plugin, StageSettings
 from ..settings.job import Job
@@ -33,7 +32,6 @@ from .contract import Work
 
 SECONDS = 1.87  # s: an unlikely length for an item
 REPEATED = 3  # times: a voice long enough for a diarizer
-Key = tuple[str, Plugin | None]
 Heard = TypeVar("Heard", covariant=True)
 
 
@@ -49,17 +47,13 @@ class Trial:
 
     name: str
     plugin: Plugin | None
-    run: Callable[[], object]
-    model: bool
-    libraries: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> Key:
-        return self.name, self.plugin
+    run: Callable[[], object] = field(compare=False)
+    model: bool = field(compare=False)
+    libraries: tuple[str, ...] = field(default=(), compare=False)
 
 
 #: Trials that have passed in this process, or in a child.
-_passed: set[Key] = set()
+_passed: set[Trial] = set()
 
 
 def check(stage: str, job: Job, units: Sequence[Work]) -> None:
@@ -68,7 +62,7 @@ def check(stage: str, job: Job, units: Sequence[Work]) -> None:
     for trial in untried(stage, job, units):
         if trial.model:
             attempt(trial)
-            passed([trial])
+            _passed.add(trial)
 
 
 def attempt(trial: Trial) -> None:
@@ -96,12 +90,12 @@ def blamed(trial: Trial, fate: str, how: str) -> str:
 
 
 def untried(stage: str, job: Job, units: Sequence[Work] | None) -> list[Trial]:
-    return [trial for trial in trials(stage, job, units) if trial.key not in _passed]
+    return [trial for trial in trials(stage, job, units) if trial not in _passed]
 
 
 def passed(done: Sequence[Trial]) -> None:
     """Record trials that ran in another process of this machine."""
-    _passed.update(trial.key for trial in done)
+    _passed.update(done)
 
 
 def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterator[Trial]:
@@ -169,13 +163,19 @@ def _of_filter(job: Job) -> Iterator[Trial]:
 
 def _of_resample(job: Job) -> Iterator[Trial]:
     resampler, chosen = plugins.RESAMPLERS.resolve(job.resample.resampler)
-    convert = partial(resampler.resample, sound(44100), 44100, job.resample.rate, chosen)
+
+    def convert() -> object:
+        return resampler.resample(sound(44100), 44100, job.resample.rate, chosen)
+
     yield _trial("resampler", job.resample.resampler, resampler, chosen, convert)
     if job.enhance.use != "none":
         enhancer, settings = plugins.ENHANCE.resolve(job.enhance)
-        yield _trial(
-            "enhancer", job.enhance, enhancer, settings, lambda: _enhance(enhancer, settings)
-        )
+
+        def enhance() -> object:
+            stream = enhancer.start(settings)
+            return stream.push(sound(enhancer.RATE)), stream.finish()
+
+        yield _trial("enhancer", job.enhance, enhancer, settings, enhance)
         yield _filter(enhanced.scorer(job))
 
 
@@ -185,14 +185,17 @@ def _recogniser(
     """`emitting`: only its scores of tokens are used, as by `aligned`."""
     module, settings = plugins.ASR.resolve(plugin)
     if module.Backend.RATE is not None and not isinstance(settings, ServerSettings):
-        hear = partial(_emit, load) if emitting else partial(_hear, plugin, load)
+        hear = partial(_hear, plugin, load, emitting)
         yield _trial("recogniser", plugin, module, settings, hear, module.LISTENS)
 
 
 def _filter(plugin: Plugin) -> Trial:
     module, settings = plugins.FILTERS.resolve(plugin)
-    clip = Clip.from_samples(sound(RATE), RATE, SECONDS)
-    return _trial("filter", plugin, module, settings, partial(module.measure, clip, settings))
+
+    def measure() -> object:
+        return module.measure(Clip.from_samples(sound(RATE), RATE, SECONDS), settings)
+
+    return _trial("filter", plugin, module, settings, measure)
 
 
 def _trial(
@@ -213,21 +216,14 @@ def pushed(start: Callable[[], Listener[Heard]]) -> Heard:
     return listener.finish()
 
 
-def _enhance(enhancer: EnhancerPlugin, settings: StageSettings) -> None:
-    stream = enhancer.start(settings)
-    stream.push(sound(enhancer.RATE))
-    stream.finish()
-
-
-def _emit(load: Callable[[], Backend]) -> None:
+def _hear(plugin: Plugin, load: Callable[[], Backend], emitting: bool) -> None:
     backend = load()
-    if isinstance(backend, EmittingBackend):
-        backend.emissions(sound(backend.RATE or RATE))
-
-
-def _hear(plugin: Plugin, load: Callable[[], Backend]) -> None:
-    backend = load()
-    (heard,) = backend.transcribe([SpeechClip(sound(backend.RATE or RATE))])
+    samples = sound(backend.RATE or RATE)
+    if emitting:
+        if isinstance(backend, EmittingBackend):
+            backend.emissions(samples)
+        return
+    (heard,) = backend.transcribe([SpeechClip(samples)])
     if heard.error:
         log.warning(
             "the recogniser %s refuses a clip that is known to be good: %s", plugin.use, heard.error

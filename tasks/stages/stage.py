@@ -27,7 +27,7 @@ from ..storage.local import HashedFile, Publish
 from . import compaction, contract
 from .call import cpu_seconds
 from .contract import PER_SHARD as PER_SHARD
-from .contract import Stage, Unit
+from .contract import Unit
 
 COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
 COMMIT_BYTES = 512 << 20  # approximate bytes of a blob
@@ -92,13 +92,19 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
         # A clip that kills a resampler must do so in the resample stage, whose items are clips.
         results = isolation.results(stage, replace(job, cache_bytes=0), units)
     else:
-        load = _load(stage, module, units, job) if units else 0.0
+        if units:
+            from . import known_good
+
+            loading = time.monotonic()
+            module.load(job)
+            known_good.check(stage, job, units)
+            load = time.monotonic() - loading
         results = module.compute(units, job)
-    clock = Clock(stage)
+    clock = None if job.only is None else Clock(stage)
     with Sink(stage, job, shard) as sink:
         try:
             for unit, rows in zip(units, results, strict=True):
-                if job.only is not None:
+                if clock is not None:
                     clock.lap(unit)
                 sink.add(rows)
                 seconds += unit.seconds
@@ -106,7 +112,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
                     progress.done(unit.seconds)
                 if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
                     sink.commit()
-                if job.only is not None:
+                if clock is not None:
                     clock.start()
             sink.commit()
         except RunError:  # such as a server that is down: keep its results
@@ -120,20 +126,10 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
         seconds=seconds,
         wall=time.monotonic() - began,
         load=load,
-        spent=clock.spent(batched=module.BATCHED),
+        spent=() if clock is None else clock.spent(batched=module.BATCHED),
         converted=sink.converted,
         converted_seconds=sink.converted_seconds,
     )
-
-
-def _load(stage: str, module: Stage[Unit], units: list[Unit], job: Job) -> float:
-    """Load the stage's models and try each once; returns the seconds that took."""
-    from . import known_good
-
-    began = time.monotonic()
-    module.load(job)
-    known_good.check(stage, job, units)
-    return time.monotonic() - began
 
 
 _warm: set[str] = set()  # stages for which this process has computed a unit

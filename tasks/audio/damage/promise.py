@@ -17,6 +17,8 @@ from ...recording.container import size_of, undisturbed
 
 UNCOUNTED = 1 << 16  # bytes after the audio that cannot be just padding and tags
 PADDING = 1 << 30  # bytes that no writer pads with: a size that wrapped at 2^32 counts less
+#: First bytes of files (W64, SPHERE) of which libsndfile decodes what follows their audio, too.
+UNCOUNTING = (b"riff", b"NIST_1A\n")
 STREAMING_SLACK = 4096  # bytes by which a streaming header may differ from the largest size
 
 
@@ -59,11 +61,8 @@ def promise(file: BinaryIO) -> Promise | None:
 
 @undisturbed
 def uncounted(file: BinaryIO) -> int:
-    """Bytes after the audio that libsndfile would decode as audio, whatever the header says; only
-    W64 and SPHERE have this problem."""
-    file.seek(0)
-    counts = file.read(8).startswith((b"riff", b"NIST_1A\n"))
-    audio = promise(file) if counts else None
+    """Bytes after the audio of a file of UNCOUNTING that libsndfile would decode as audio."""
+    audio = promise(file)
     return max(audio.held - audio.promised, 0) if audio and audio.promised else 0
 
 

@@ -42,13 +42,11 @@ class Whole(Window):
 
 @undisturbed
 def whole(file: BinaryIO, size: int) -> Whole | None:
-    """The file with a header that counts all of its audio; None for any other file.
+    """A WAV with a header that counts all of its audio; None if its own does.
 
     EBU Tech 3306: RF64, a chunk `ds64` of 28 bytes with the sizes, and 0xFFFFFFFF in their places.
     """
-    file.seek(0)
-    is_wav = file.read(12)[8:] == b"WAVE"
-    audio = promise(file) if is_wav else None
+    audio = promise(file)
     if audio is None or not audio.start or not 0 < audio.promised <= audio.held:
         return None
     wraps, after = divmod(audio.held - audio.promised, _TOP)

@@ -38,11 +38,6 @@ DESCRIBED = (
     *("text", "speaker", "language", "length", "rttm_error", "error_code", "error_detail"),
     *("segments", "rttm", "labels", "film_time", "captions"),
 )
-#: Columns that a recording has as it is, or nearly.
-PLAIN = (
-    *("path", "source_path", "size", "guard", "text", "segments", "length", "labels"),
-    *("film_time", "captions"),
-)
 KEY = "S16"  # 128 bits of a recording's name: no collisions in ten million
 
 
@@ -171,27 +166,36 @@ def _size(recording: Recording) -> int:
 def _batch(
     name: str, settings: SourceSettings, recordings: list[Recording], turns: SideFiles | None
 ) -> Batch:
-    """Recordings of a source as rows: columns from the start, as there may be millions."""
-    columns: dict[str, list[Any]] = {one: [getattr(r, one) for r in recordings] for one in PLAIN}
-    turned = [turns.turns_of(r) if turns is not None else (None, None) for r in recordings]
-    columns |= {
-        "recording": [f"{name}/{path}" for path in columns["path"]],
-        "dataset": [name] * len(recordings),
-        "locator": [r.locator.dumps() for r in recordings],
-        "source_id": [_unsigned(r.source_id) for r in recordings],
-        "speaker": [r.speaker or settings.speaker_of(r.path) for r in recordings],
-        "language": [r.language or settings.language for r in recordings],
-        "segments": [s if s is None else [*map(_segment, s)] for s in columns["segments"]],
-        "present": [True] * len(recordings),
-        "error_code": [r.error and r.error[0] for r in recordings],
-        "error_detail": [r.error and r.error[1] for r in recordings],
-        "labels": [[*labels] or None for labels in columns["labels"]],
-        "rttm": [turn for turn, _ in turned],
-        "rttm_error": [fault for _, fault in turned],
-    }
+    """Recordings of a source as rows."""
+    rows: list[dict[str, Any]] = []
+    for r in recordings:
+        said, wrong = (None, None) if turns is None else turns.turns_of(r)
+        row = {
+            "recording": f"{name}/{r.path}",
+            "dataset": name,
+            "path": r.path,
+            "source_path": r.source_path,
+            "locator": r.locator.dumps(),
+            "size": r.size,
+            "guard": r.guard,
+            "source_id": _unsigned(r.source_id),
+            "text": r.text,
+            "speaker": r.speaker or settings.speaker_of(r.path),
+            "language": r.language or settings.language,
+            "segments": r.segments and [*map(_segment, r.segments)],
+            "length": r.length,
+            "labels": [*r.labels] or None,
+            "film_time": r.film_time,
+            "captions": r.captions,
+            "present": True,
+            "rttm": said,
+            "rttm_error": wrong,
+        }
+        row["error_code"], row["error_detail"] = r.error or (None, None)
+        rows.append(row)
+    columns = {field.name: tables.column(rows, field.name) for field in RECORDINGS}
     columns["listed"] = listed_columns(columns)
-    none = [None] * len(recordings)
-    arrays = [pa.array(columns.get(field.name) or none, field.type) for field in RECORDINGS]
+    arrays = [pa.array(columns[field.name], field.type) for field in RECORDINGS]
     return of_table(pa.Table.from_arrays(arrays, schema=RECORDINGS))
 
 

@@ -200,7 +200,8 @@ def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) 
         short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
         if short is not None:
             return Opened(short, file, [])
-    if head.endswith(b"WAVE") and (whole := wav_sizes.whole(file, size)) is not None:
+    audio = promise(file) if head.endswith(b"WAVE") else None
+    if audio and audio.held > audio.promised and (whole := wav_sizes.whole(file, size, audio)):
         stream = cast(BinaryIO, whole)
         return Opened(_opened(stream, size_of(stream), None, track), stream, [whole.note])
     if head.startswith(ogg_pages.MAGIC) and (pages := ogg_pages.scan(file, size)) is not None:

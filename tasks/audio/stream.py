@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import isfinite
-from typing import NoReturn, Self
+from typing import NoReturn
 
 import numpy as np
 
@@ -27,7 +28,7 @@ LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 LOUDEST = 1.01  # of full scale: lossy codecs overshoot it a little
 
 
-class Stream:
+class Stream(AbstractContextManager["Stream"]):
     """A recording, decoded once, in order, up to its limits. `decoded`: samples so far. ItemError:
     `missing`, `empty`, `unreadable`, `bad_sample_rate`."""
 
@@ -182,9 +183,6 @@ class Stream:
     def close(self) -> None:
         self._decoder.close()
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

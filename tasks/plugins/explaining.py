@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -115,17 +115,6 @@ def meant(name: str, names: Sequence[str]) -> str:
     """A question that suggests a similar name, with a space after it; empty if none is similar."""
     near = get_close_matches(name, names, 1)
     return f"did you mean {near[0]}? " if near else ""
-
-
-def crossed(given: Mapping[str, Any]) -> Iterator[str]:
-    """A phrase for each pair of limits, `min_x` and `max_x`, that no value can satisfy."""
-    for low, least in given.items():
-        high = f"max{low.removeprefix('min')}"
-        most = given.get(high)
-        if low == "min" or low.startswith("min_"):
-            numbers = all(type(value) in (int, float) for value in (least, most))
-            if numbers and least > most:
-                yield f"{low} ({least:g}) is above {high} ({most:g}), so nothing can pass"
 
 
 def _followed(

@@ -220,18 +220,20 @@ def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
     """All sources in order, named by their settings, else after their path. ConfigError for a name
     that is taken."""
     listed: list[Dataset] = []
+    taken = set[str]()
     kinds = [entry.kind for entry in sources]
     for number, entry in enumerate(sources):
         source, chosen = resolve_source(entry, place_in_list("sources", kinds, number))
-        taken = {dataset.name for dataset in listed}
         name = chosen.name
         if not name:
             stem = Path(chosen.path).name.split(".")[0] or "source"
             base = re.sub(r"[^A-Za-z0-9_-]", "_", stem)[:30]
-            numbered = (f"{base}-{number}" for number in count(2))
-            name = next(n for n in chain([base], numbered) if n not in taken)
+            name, more = base, count(2)
+            while name in taken:
+                name = f"{base}-{next(more)}"
         if name in taken:
             raise ConfigError(f"two sources are named {name!r}; give each source a name of its own")
+        taken.add(name)
         listed.append(Dataset(name, source, chosen))
     return listed
 
@@ -242,8 +244,17 @@ def checked(model: type[Model], data: Mapping[str, object], where: str) -> Model
         instance = model.model_validate(data)
     except ValidationError as error:
         raise ConfigError(explaining.explain(error, model, where, data)) from None
-    if crossed := [*explaining.crossed(dict(instance))]:
-        raise ConfigError(explaining.joined([f"{where}: {phrase}" for phrase in crossed]))
+    given, crossed = dict(instance), []
+    for low, least in given.items():  # limits, `min_x` and `max_x`, that no value can satisfy
+        high = f"max{low.removeprefix('min')}"
+        most = given.get(high)
+        if low == "min" or low.startswith("min_"):
+            numbers = type(least) in (int, float) and type(most) in (int, float)
+            if numbers and least > most:
+                what = f"{low} ({least:g}) is above {high} ({most:g})"
+                crossed.append(f"{where}: {what}, so nothing can pass")
+    if crossed:
+        raise ConfigError(explaining.joined(crossed))
     return instance
 
 

@@ -202,16 +202,16 @@ def turns_of(
     return turns, [row]
 
 
-def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
+def voices(turns: Turns | None, job: Job, rate: int) -> Voices | None:
     """The turns in the form for segmenters, at the recording's rate; None if there are none."""
     if not turns:
-        return lambda rate: None
+        return None
     _, settings = plugins.DIARIZERS.resolve(job.speakers)
     values = settings.model_dump()
     shortest, mixed = values.get("min_turn_seconds", 0.0), values.get("mixed", False)
     edge, second = values.get("edge_seconds", 0.0), values.get("max_second_voice")
     most = 1.0 if second is None else second
-    return lambda rate: Voices(turns, round(shortest * rate), mixed, round(edge * rate), most)
+    return Voices(turns, round(shortest * rate), mixed, round(edge * rate), most)
 
 
 def segmenter_of(

@@ -294,5 +294,6 @@ def _segmenter(
         transcript = whole_transcript.transcribed(locator, chosen.hears, language, emitting, limits)
         return lambda rate, _: module.start_heard(settings, rate, text, transcript)
     given = cuts.segments_of(recording) or ()
-    voices = cutting.voices(turns, chosen.job)
-    return lambda rate, _: cutting.segmenter_of(module, settings, rate, given, voices(rate))
+    return lambda rate, _: cutting.segmenter_of(
+        module, settings, rate, given, cutting.voices(turns, chosen.job, rate)
+    )

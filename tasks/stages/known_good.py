@@ -59,8 +59,8 @@ _passed: set[Trial] = set()
 def check(stage: str, job: Job, units: Sequence[Work]) -> None:
     """Try each model that the stage needs for these units and that was not yet tried in this
     process. RunError that names the failing one."""
-    for trial in untried(stage, job, units):
-        if trial.model:
+    for trial in trials(stage, job, units):
+        if trial.model and trial not in _passed:
             attempt(trial)
             _passed.add(trial)
 

@@ -92,7 +92,8 @@ def _mixed(clip: Clip, settings: ResampleSettings) -> Iterator[Float32s]:
     """Mono blocks of a clip; ItemError `channels_cancel` after the last one."""
     rule = settings.mono
     if rule != "mean" or clip.channels == 1 or settings.channels_cancel == "keep":
-        yield from (to_mono(block, rule, clip.weights) for block in clip.blocks())
+        for block in clip.blocks():
+            yield to_mono(block, rule, clip.weights)
         return
     power, mixed_power = np.zeros(clip.channels), 0.0
     for block in clip.blocks():

@@ -48,13 +48,13 @@ def probe(job: Job, listing: Path, low: int, high: int, size: float, isolate: bo
     from . import isolate as isolation
     from . import known_good
 
-    units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
+    units = [*map(OfRecording, tables.read(listing).slice(low, high - low).to_pylist())]
     if not isolate:
         known_good.check("probe", job, units)
     results = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
-    rows = [row for rows in results for row in rows]
-    known_recordings.save(pa.Table.from_pylist(rows, schema=LISTED), target)
+    rows = pa.Table.from_pylist([*chain.from_iterable(results)], schema=LISTED)
+    known_recordings.save(rows, target)
     return target
 
 
@@ -127,8 +127,7 @@ def _commit(
     if removed := forgotten.read(job.out):  # also copies of such files under other names
         listed = [row for row in listed if not removed.holds(row)]
     if job.filter.duplicate_files == "drop":
-        copies.mark(listed, former)
-        surveyed.copies += copies.new(listed, former)
+        surveyed.copies += copies.mark(listed, former)
     table = pa.Table.from_pylist(listed, schema=RECORDINGS)
     path = manifest.commit(job.out, "shard", shard, table, RECORDINGS, {})
     for other in manifest.files(job.out, "shard", shard):
@@ -141,19 +140,18 @@ def broken_of(job: Job, surveyed: Survey, exempt: Collection[str]) -> BrokenCoun
     """How many recordings of datasets that are not `exempt` are known to be broken; and which ones,
     if there are more than the settings allow."""
     had = surveyed.known
-    strict = [
-        (number, count, bad)
-        for number, datasets in enumerate(had.counts)
-        for dataset, (count, bad) in datasets.items()
-        if dataset not in exempt
-    ]
-    recordings, failed = sum(n for _, n, _ in strict), sum(bad for *_, bad in strict)
+    recordings, failed, shards = 0, 0, dict[str, None]()  # with broken ones
+    for shard, datasets in zip(had.shards, had.counts, strict=True):
+        for dataset, (count, bad) in datasets.items():
+            if dataset not in exempt:
+                recordings, failed = recordings + count, failed + bad
+                shards |= {shard: None} if bad else {}
     if not recordings or failed / recordings <= job.package.max_failed_fraction:
         return BrokenCount(recordings, failed)
     named = (
         Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
-        for number in sorted({number for number, _, bad in strict if bad})
-        for row in manifest.listed(job.out, had.shards[number], manifest.refuse).to_pylist()
+        for shard in shards
+        for row in manifest.listed(job.out, shard, manifest.refuse).to_pylist()
         if row["present"] and row["error_code"] and row["dataset"] not in exempt
     )
     return BrokenCount(recordings, failed, nsmallest(FIRST, named))

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from .. import storage
 from ..base.errors import ConfigError
 from . import owners, regular
 from .objects import Objects
@@ -59,12 +59,13 @@ def append(path: Path, folder: Path, data: bytes) -> None:
 
 def read(path: Path, folder: Path) -> bytes:
     """Everything appended so far, in order. NotAFile for anything but a file."""
-    if isinstance(path, Path):
-        regular.check(path, follows=False)
-    try:
-        data = storage.read(path)
-    except FileNotFoundError:
-        data = b""
+    data = b""
+    with suppress(FileNotFoundError):
+        if isinstance(path, Path):
+            with open(path, "rb", opener=regular.written) as file:
+                data = file.read()
+        else:
+            data = _store.read(path)
     return data if isinstance(path, Path) else data + _objects(folder)
 
 

@@ -58,14 +58,13 @@ def next_number(out: Path) -> int:
 
 def _published(out: Path) -> Iterator[Path]:
     """Published versions, newest first."""
-    published = publication.publisher(out)
-    places = sorted((home(out) / name for name in _folders(out)), key=number, reverse=True)
-    return (place for place in places if published.complete(place))
+    places = sorted(map(home(out).joinpath, _folders(out)), key=number, reverse=True)
+    return filter(publication.publisher(out).complete, places)
 
 
 def _folders(out: Path) -> list[str]:
     """Names of the folders of versions; on an object store, one may not be published."""
-    return [name for name in storage.store_of(out).folders(home(out)) if VERSION.fullmatch(name)]
+    return [*filter(VERSION.fullmatch, storage.store_of(out).folders(home(out)))]
 
 
 def described(version: Path) -> DatasetJson:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import BinaryIO
 
 from ...recording.container import Window, undisturbed
-from .promise import Promise, promise
+from .promise import Promise
 
 _TOP = 1 << 32
 _AFTER = 1 << 20  # most bytes of chunks after the audio of a file whose sizes wrapped
@@ -41,13 +41,13 @@ class Whole(Window):
 
 
 @undisturbed
-def whole(file: BinaryIO, size: int) -> Whole | None:
-    """A WAV with a header that counts all of its audio; None if its own does.
+def whole(file: BinaryIO, size: int, audio: Promise) -> Whole | None:
+    """A WAV with a header that counts all of its audio; None if its own, which promises `audio`,
+    does.
 
     EBU Tech 3306: RF64, a chunk `ds64` of 28 bytes with the sizes, and 0xFFFFFFFF in their places.
     """
-    audio = promise(file)
-    if audio is None or not audio.start or not 0 < audio.promised <= audio.held:
+    if not audio.start or not 0 < audio.promised <= audio.held:
         return None
     wraps, after = divmod(audio.held - audio.promised, _TOP)
     if audio.promised < _TOP and wraps and after <= _AFTER:  # its size began again at 0

@@ -493,5 +493,5 @@ def copies_among(job: Job, had: KnownRecordings, listed: AsListed) -> dict[str, 
     before = copies.former(others)
     gone = listed.left(row["recording"] for row in others)
     rows = [*compress(others, ~gone), *hashed]
-    copies.mark(rows, before)
-    return {copy.recording: copy for copy in copies.new(rows, before) if copy.recording in names}
+    marked = copies.mark(rows, before)
+    return {copy.recording: copy for copy in marked if copy.recording in names}

@@ -45,15 +45,6 @@ class NewCopy(NamedTuple):
     recording: str
 
 
-def new(rows: Sequence[RecordingRow], before: Mapping[str, RecordingRow]) -> Iterator[NewCopy]:
-    """The marked rows that were not copies before."""
-    paths = {row["recording"]: row["source_path"] for row in rows}
-    for row in rows:
-        then = before.get(row["recording"])
-        if (of := row.get("copy_of")) and not (then and then.get("copy_of")):
-            yield NewCopy(row["source_path"], paths[of], row["recording"])
-
-
 def in_words(new_copies: Sequence[NewCopy]) -> Iterator[str]:
     if new_copies:
         first = min(new_copies)
@@ -67,8 +58,9 @@ def in_words(new_copies: Sequence[NewCopy]) -> Iterator[str]:
         )
 
 
-def mark(rows: Iterable[RecordingRow], before: Mapping[str, RecordingRow]) -> None:
-    """Set `copy_of` in the rows of one shard. `before`: the shard's previous rows."""
+def mark(rows: Sequence[RecordingRow], before: Mapping[str, RecordingRow]) -> list[NewCopy]:
+    """Set `copy_of` in the rows of one shard; returns those that were no copies before. `before`:
+    the shard's previous rows."""
     groups: dict[str, list[RecordingRow]] = {}
     for row in rows:
         marked, row["copy_of"] = row.get("copy_of"), None
@@ -80,6 +72,13 @@ def mark(rows: Iterable[RecordingRow], before: Mapping[str, RecordingRow]) -> No
             _mark_group(group, before)
         else:
             group[0]["copy_of"] = None
+    new: list[NewCopy] = []
+    paths = {row["recording"]: row["source_path"] for row in rows}
+    for row in rows:
+        then = before.get(row["recording"])
+        if row["copy_of"] and not (then and then.get("copy_of")):
+            new.append(NewCopy(row["source_path"], paths[row["copy_of"]], row["recording"]))
+    return new
 
 
 def _mark_group(group: list[RecordingRow], before: Mapping[str, RecordingRow]) -> None:
@@ -158,8 +157,6 @@ class SharedRecordings:
 
     def at(self, rows: pa.Table, source: int) -> None:
         """Add rows of RECORDINGS of the source with this number."""
-        if len(self._names) == 1:
-            return
         self._turn(source)
         rows = rows.filter(pc.and_(pc.is_null(rows["error_code"]), pc.not_equal(rows["guard"], "")))
         flat = pc.list_flatten(rows["segments"])

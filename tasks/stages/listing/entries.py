@@ -38,6 +38,8 @@ DESCRIBED = (
     *("text", "speaker", "language", "length", "rttm_error", "error_code", "error_detail"),
     *("segments", "rttm", "labels", "film_time", "captions"),
 )
+#: A recording as a source describes it, as `recipe.digest` encodes it.
+DESCRIPTION = "[{" + ",".join(f'"{name}":%s' for name in sorted(DESCRIBED)) + "}]"
 KEY = "S16"  # 128 bits of a recording's name: no collisions in ten million
 
 
@@ -82,7 +84,9 @@ def batches(
                 replace(part, locator=replace(part.locator, headerless=extension)) for part in parts
             ]
         waiting += (_chosen(part, settings) for part in parts) if chosen else parts
-        size += _size(entry)
+        size += 4 * len(entry.path) + len(entry.text or "")
+        for segment in entry.segments or ():
+            size += len(segment.text or "") + 50 * len(segment.words or ())
         if len(waiting) >= ROWS or size > bounds.BATCH_BYTES:
             yield _batch(name, settings, waiting, turns)
             waiting, size = [], 0
@@ -91,14 +95,13 @@ def batches(
 
 
 def of_table(table: pa.Table) -> Batch:
-    states = b"".join(
-        blake2b(f"{guard}\0{locator}".encode(), digest_size=8).digest()
-        for guard, locator in zip(
-            *(table[n].to_pylist() for n in ("guard", "locator")), strict=True
-        )
-    )
-    names, digests = (table[name].to_pylist() for name in ("recording", "listed"))
-    return Batch(table, keys(names), np.frombuffer(states, np.uint64), heads(digests))
+    states = bytearray()
+    for guard, locator in zip(
+        table["guard"].to_pylist(), table["locator"].to_pylist(), strict=True
+    ):
+        states += blake2b(f"{guard}\0{locator}".encode(), digest_size=8).digest()
+    names, digests = table["recording"].to_pylist(), table["listed"].to_pylist()
+    return Batch(table, keys(names), np.frombuffer(bytes(states), np.uint64), heads(digests))
 
 
 def keys(names: Iterable[str]) -> FixedBytes:
@@ -131,9 +134,8 @@ def listed_columns(columns: Mapping[str, Sequence[Any]]) -> list[str]:
             ]
         alike = values.count(values[0]) == len(values)
         encoded.append(repeat(canonical(values[0]), count) if alike else map(canonical, values))
-    form = ",".join(f'"{name}":%s' for name in sorted(DESCRIBED))
-    rows = (("[{" + form + "}]") % row for row in zip(*encoded, strict=True))
-    return [sha256(row.encode()).hexdigest()[:24] for row in rows]
+    rows = zip(*encoded, strict=True)
+    return [sha256((DESCRIPTION % row).encode()).hexdigest()[:24] for row in rows]
 
 
 class Seen:
@@ -154,13 +156,6 @@ class Seen:
             last = self._runs.pop()
             self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
         return repeated
-
-
-def _size(recording: Recording) -> int:
-    length = 4 * len(recording.path) + len(recording.text or "")
-    if not recording.segments:
-        return length
-    return length + sum(len(s.text or "") + 50 * len(s.words or ()) for s in recording.segments)
 
 
 def _batch(

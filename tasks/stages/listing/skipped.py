@@ -49,8 +49,8 @@ class SkippedEntries(list[Skipped]):
             self.append(entry)
 
     def leave(self, rows: pa.Table, reason: str) -> None:
-        columns = (rows[name].to_pylist() for name in ("dataset", "source_path"))
-        self.extend(Skipped(dataset, path, reason) for dataset, path in zip(*columns, strict=True))
+        for row in rows.select(["dataset", "source_path"]).to_pylist():
+            self.append(Skipped(row["dataset"], row["source_path"], reason))
 
     def sentences(self) -> Iterator[str]:
         """A sentence for each thing that a person can do about skipped entries."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -95,7 +96,8 @@ def survey(
     surveyed = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, surveyed, doubted)
     datasets = plugins.datasets(job.sources)
-    shared = SharedRecordings([dataset.name for dataset in datasets])
+    several = len(datasets) > 1
+    shared = SharedRecordings([dataset.name for dataset in datasets]) if several else None
     gone = forgotten.read(job.out)
     for number, dataset in enumerate(datasets):
         stated = Stated.from_dataset(dataset, job)
@@ -103,13 +105,15 @@ def survey(
             batch = every.where(~gone.rows(every.rows)) if gone else every
             surveyed.left.reasons[FORGOTTEN] += len(every.rows) - len(batch.rows)
             stated.at(batch)
-            shared.at(batch.rows, number)
+            if shared is not None:
+                shared.at(batch.rows, number)
             batch, stale = probe.divided(batch, had)
             looking.at(batch, stale)
             looking.listed[stale] = True
             surveyed.divided = np.concatenate([surveyed.divided, stale])
         surveyed.sources.append(stated)
-    surveyed.shared = shared.found()
+    if shared is not None:
+        surveyed.shared = shared.found()
     looking.at_young()
     surveyed.fresh.close()
     surveyed.redescribed.close()
@@ -145,7 +149,12 @@ class _Looking:
         columns = self.found.known.columns
         row = self.found.known.find(batch.keys)
         knows = row >= 0
-        twice = self._twice(batch.keys, row)
+        twice = np.zeros(len(row), bool)  # a name that was listed before, now or earlier
+        _, first = np.unique(row[knows], return_index=True)
+        twice[knows] = True
+        first = np.flatnonzero(knows)[first]
+        twice[first] = self.listed[row[first]]
+        twice[~knows] = self._seen.again(batch.keys[~knows])
         self.found.left.leave(batch.rows.filter(pa.array(twice)), "duplicate_path")
         self.listed[row[knows]] = True
         place = np.full(len(row), -1, np.int32)
@@ -169,35 +178,19 @@ class _Looking:
         if fresh.any():
             self._fresh(batch.rows.filter(pa.array(fresh)), place[fresh], row[fresh])
 
-    def _twice(self, keys: FixedBytes, row: Int64s) -> Bools:
-        twice = np.zeros(len(keys), bool)
-        knows = np.flatnonzero(row >= 0)
-        _, first = np.unique(row[knows], return_index=True)
-        twice[knows] = True
-        twice[knows[first]] = self.listed[row[knows[first]]]
-        unknown = np.flatnonzero(row < 0)
-        twice[unknown] = self._seen.again(keys[unknown])
-        return twice
-
     def _fresh(self, rows: pa.Table, place: Int32s, row: Int64s) -> None:
-        now = time.time()
-        young = np.fromiter(
-            (self._is_young(text, now) for text in rows["guard"].to_pylist()), bool, len(rows)
-        )
+        """`rows` are new or changed. A local file that changed so recently may still be being
+        written; objects in a store are always complete."""
+        now, young = time.time(), np.zeros(len(rows), bool)
+        for number, guard in enumerate(rows["guard"].to_pylist()):
+            local = LOCAL_GUARD.fullmatch(guard)
+            changed = int(local[2]) / 1e9 if local else -math.inf
+            if 0 <= now - changed < self._settle:
+                young[number], self._youngest = True, max(self._youngest, changed)
         if young.any():
             self._young.append((rows.filter(pa.array(young)), place[young], row[young]))
             rows, place = rows.filter(pa.array(~young)), place[~young]
         self.found.fresh.add(rows, place)
-
-    def _is_young(self, guard: str, now: float) -> bool:
-        """Whether a local file changed so recently that it may still be being written. Objects in a
-        store are always complete."""
-        local = LOCAL_GUARD.fullmatch(guard)
-        changed = int(local[2]) / 1e9 if local else 0.0
-        if not local or not 0 <= now - changed < self._settle:
-            return False
-        self._youngest = max(self._youngest, changed)
-        return True
 
     def at_young(self) -> None:
         """Wait, then leave files that are still being written for the next run."""

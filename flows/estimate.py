@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -129,7 +130,7 @@ def known_results(
         asked = shards[low : low + AT_ONCE]
         names = frozenset(m.recording for shard in asked for m in sampled[shard])
         calls.append((job, asked, names))
-    reading = Call("package", "known", sample.known, of_shards(AT_ONCE))
+    reading = Call("package", "known", sample.known, partial(of_shards, AT_ONCE))
     return dict(chain.from_iterable(seen.items() for seen in executor.map(reading, calls)))
 
 
@@ -200,7 +201,7 @@ def packaged(
     rows, part = sample.manifest_bytes(job, shards)
     published = linked(job)
     formats: dict[str, float] = {}
-    planning = Call("package", "plan", sample.plan, of_shards(len(shards)))
+    planning = Call("package", "plan", sample.plan, partial(of_shards, len(shards)))
     try:
         planned = executor.call(planning, only, shards, staging)
         if planned["seconds"]:

@@ -276,7 +276,17 @@ def run_shard_stage(
     if begun.sharded is not None:
         return begun.sharded
     if begun.listed is None or begun.listed.scratch != scratch:
-        begun.listed = _listed(job, scratch, says=begun.listed is None)
+        says = begun.listed is None  # or it was said before
+        index = Index(job.out)
+        sweep(job.out, index)
+        if says:
+            index.warn_of_foreign()
+            index.warn_of_gone()
+        doubted = known_recordings.doubted(job, index)
+        survey = shard.survey(job, index, scratch, index.repair, doubted)
+        for shared in survey.shared if says else ():
+            log.warning("%s: %s", shared, copies.outcome(job))
+        begun.listed = Listing(scratch, index, survey)
     index, survey = begun.listed.index, begun.listed.survey
     step = job.shard.probe_batch or probe_batch(survey.fresh.count)
     batches = [
@@ -295,7 +305,7 @@ def run_shard_stage(
     index.note_files()
     known_recordings.remember(job.out, survey.known, index)
     # The longest shards first: no straggler at the end.
-    shards = sorted(seconds, key=lambda name: (-seconds[name], name))
+    shards = sorted(sorted(seconds), key=seconds.__getitem__, reverse=True)
     listed = shard.broken_of(job, survey, safeguards.exempt(job))
     away = shard.unreachable_of(job, survey)
     divided = probe.channel_sentences(job.out, plugins.datasets(job.sources))
@@ -311,20 +321,6 @@ def probe_batch(recordings: int) -> int:
     """Recordings per probing call: few calls, as each costs as much as probing thirty; but small
     enough that all workers have some, and that a death repeats little."""
     return min(max(recordings // 16, 50), 200)
-
-
-def _listed(job: Job, scratch: Path, says: bool) -> Listing:
-    """List OUT and the sources. `says`: warn of what is found; not if that was said before."""
-    index = Index(job.out)
-    sweep(job.out, index)
-    if says:
-        index.warn_of_foreign()
-        index.warn_of_gone()
-    doubted = known_recordings.doubted(job, index)
-    survey = shard.survey(job, index, scratch, index.repair, doubted)
-    for shared in survey.shared if says else ():
-        log.warning("%s: %s", shared, copies.outcome(job))
-    return Listing(scratch, index, survey)
 
 
 # Lift the quarantine of items whose failure may have been temporary, so that they are tried

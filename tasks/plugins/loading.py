@@ -343,7 +343,8 @@ def chosen_plugins(job: Job) -> list[tuple[str, Plugin]]:
     chosen: list[tuple[str, Plugin]] = []
     for place, shelf in PLACES.items():
         named = attrgetter(place)(job)
-        chosen += [(shelf, plugin) for plugin in (named if isinstance(named, tuple) else [named])]
+        for plugin in named if isinstance(named, tuple) else (named,):
+            chosen.append((shelf, plugin))
     return [*dict.fromkeys(chosen)]  # the first of `backends` is `backend`
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ TARS_OF_LINK = 128  # about as many tars as one call links (`tables.ROWS` clips)
 
 def _of_batch(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
     batch: ShardBatch = args[1]
-    return of_shards(len(batch.shards))(limits, isolated, args)
+    return of_shards(len(batch.shards), limits, isolated, args)
 
 
 def _of_tars(count: int) -> Deadline:
@@ -146,7 +147,7 @@ def gather(
     """Everything of the next version but the output shards that must be written, staged; and their
     numbers. `lost`: files that the newest version lacks: if nothing is new, it is staged all the
     same."""
-    whole = of_shards(sum(len(batch.shards) for batch in batches))
+    whole = partial(of_shards, sum(len(batch.shards) for batch in batches))
     gathering = Call("package", "gather", package.gather, whole)
     staging = versions.stage(job.out, versions.next_number(job.out))
     gathered: Gathered | Spoken = executor.call(gathering, job, batches, scratch, staging)

@@ -43,10 +43,10 @@ def of_item(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
     return limits.item
 
 
-def of_shards(shards: int) -> Deadline:
+def of_shards(shards: int, limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
     """For a call on all rows of so many shards: a short time for one item must not end it. Applying
     rules to a shard of 24 h takes seconds, and planning a million clips 12 s."""
-    return lambda limits, isolated, args: max(limits.item, CORPUS) + SHARD_EACH * shards
+    return max(limits.item, CORPUS) + SHARD_EACH * shards
 
 
 @dataclass(frozen=True, slots=True)

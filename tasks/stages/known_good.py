@@ -112,10 +112,11 @@ def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterato
         yield from _of_resample(job)
     elif stage == "transcribe":
         chosen = job.transcribe.recognisers
-        needed = {*range(len(chosen))}
-        if units is not None:
-            asked = [unit.asked for unit in units if isinstance(unit, Request)]
-            needed = {one.recogniser if isinstance(one, Recognition) else 0 for one in asked}
+        needed = {*range(len(chosen))} if units is None else set()
+        for unit in units or ():
+            if isinstance(unit, Request):
+                asked = unit.asked
+                needed.add(asked.recogniser if isinstance(asked, Recognition) else 0)
         for number in sorted(needed):
             yield from _recogniser(
                 chosen[number], partial(plugins.backend_of, chosen[number], chosen)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -100,7 +101,7 @@ def compute(units: list[Request[Any]], job: Job) -> Rows:
 
 
 def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
-    for number, group in groupby(requests, key=lambda request: request.asked.recogniser):
+    for number, group in groupby(requests, key=attrgetter("asked.recogniser")):
         plugin = job.transcribe.recognisers[number]
         backend = plugins.backend_of(plugin, job.transcribe.recognisers)
         listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
@@ -219,8 +220,13 @@ def _row(
 ) -> TranscriptRow:
     if transcript.error:
         return failure(request, "asr_error", transcript.error)[0]
-    spoken, after_text = _speech(transcript, clip)
     hole, words = transcript.hole, transcript.words
+    spoken = after_text = None  # seconds of detected speech, in the clip and after the last word
+    if clip is not None and transcript.text is not None:
+        length = len(clip.samples) / speech.RATE
+        spoken = speech.within(clip.speech, 0.0, length)
+        if transcript.text_end is not None:
+            after_text = speech.within(clip.speech, transcript.text_end, length)
     row: TranscriptRow = {
         "transcript": request.recipe,
         "audio": request.pcm["audio"],
@@ -240,16 +246,6 @@ def _row(
         "word_times": None if words is None else [cast(WordRow, asdict(word)) for word in words],
     }
     return scoring.scored(row, request.asked.reference, request.asked.language)
-
-
-def _speech(transcript: Transcript, clip: SpeechClip | None) -> tuple[float | None, float | None]:
-    """Seconds of detected speech, in the clip and after the last word; None: unknown."""
-    if clip is None or transcript.text is None:
-        return None, None
-    length = len(clip.samples) / speech.RATE
-    after = transcript.text_end
-    later = None if after is None else speech.within(clip.speech, after, length)
-    return speech.within(clip.speech, 0.0, length), later
 
 
 # The clips of requests, for recognisers and models that hear.
@@ -272,7 +268,7 @@ def chunks(requests: list[R], most: float = CHUNK_SECONDS) -> Iterator[list[R]]:
     total = 0.0
     for (audio, _), group in groupby(requests, key=_place):
         together = list(group)
-        seconds = sum(request.seconds for request in together)
+        seconds = sum(map(attrgetter("seconds"), together))
         if chunk and total + seconds > (most if audio else CHUNK_SECONDS):
             yield chunk
             chunk, total = [], 0.0

@@ -155,12 +155,6 @@ def columns_of(
     )
 
 
-def of_tuples(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
-    """The table of rows whose values are in the order of the columns."""
-    columns = columns_of(schema.names, rows)
-    return pa.table([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
-
-
 def column(rows: Sequence[Any], name: str) -> list[Any]:
     """The values of a key of dictionaries; None where one lacks it."""
     return [*map(dict.get, rows, repeat(name))]

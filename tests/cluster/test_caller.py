@@ -90,8 +90,8 @@ def test_a_short_timeout_of_items_kills_no_call_on_the_whole_corpus(tmp_path: Pa
 
 def test_a_deadline_of_the_corpus_grows_with_it() -> None:
     limits = Limits(30.0, 20.0)
-    assert of_shards(1000)(limits, False, ()) == CORPUS + 1000 * SHARD_EACH
-    assert of_shards(0)(limits._replace(item=7200.0), False, ()) == 7200.0
+    assert of_shards(1000, limits, False, ()) == CORPUS + 1000 * SHARD_EACH
+    assert of_shards(0, limits._replace(item=7200.0), False, ()) == 7200.0
 
 
 def test_a_stage_has_its_deadline_by_its_audio() -> None:

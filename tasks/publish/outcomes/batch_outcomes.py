@@ -82,7 +82,7 @@ def of_shard(view: FactView) -> ShardFacts:
     return ShardFacts(
         published_columns.rows_of(view, utterances),
         asked,
-        tables.of_tuples(spans, LEDGER_FACTS),
+        pa.table(tables.columns_of(LEDGER_FACTS.names, spans), LEDGER_FACTS),
         tables.of_rows(heard, pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])),
         tables.of_rows(spoken, identities.VOICES),
     )

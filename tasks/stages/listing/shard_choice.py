@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from heapq import heapify, heapreplace
+from heapq import heapreplace
 from itertools import chain
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
         had = surveyed.known  # those that are no longer in the sources, now or before
         away = had.columns.flags & known_recordings.PRESENT == 0
         away |= sorted_keys.index_in(gone, had.columns.keys) >= 0
-        numbers[new] = _shards_with(had, away, bytes_of)
+        numbers[new] = with_bytes(had, bytes_of, away)
         rest = np.flatnonzero(numbers[new] < 0)
         if job.filter.duplicate_files == "drop":
             numbers[new[rest]] = with_bytes(surveyed.known, bytes_of[rest])
@@ -75,14 +75,11 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     return numbers
 
 
-def with_bytes(had: KnownRecordings, wanted: UInt64s) -> Int64s:
+def with_bytes(had: KnownRecordings, wanted: UInt64s, among: Bools | None = None) -> Int64s:
     """For each content in `wanted`, the number of the first shard with a recording of the same
-    bytes; -1: none."""
-    return _shards_with(had, had.columns.flags & known_recordings.PRESENT > 0, wanted)
-
-
-def _shards_with(had: KnownRecordings, among: Bools, wanted: UInt64s) -> Int64s:
-    columns = had.columns.where(among)
+    bytes; -1: none. `among`: which known recordings count; None: those in the sources."""
+    present = had.columns.flags & known_recordings.PRESENT > 0
+    columns = had.columns.where(present if among is None else among)
     order = np.lexsort((columns.shard, columns.contents))
     shards = sorted_keys.value_of(columns.contents[order], columns.shard[order], wanted)
     return np.where(wanted == 0, -1, shards).astype(np.int64)
@@ -203,8 +200,7 @@ def assigned(
     shared = round(float(seconds[~long].sum()) / size)
     count = min(max(1, int(long.sum()) + shared), len(seconds))
     shards = np.zeros(len(seconds), np.int64)
-    heap = [(0.0, 0, index) for index in range(count)]
-    heapify(heap)
+    heap = [(0.0, 0, index) for index in range(count)]  # sorted, as a heap may be
     order = pc.sort_indices(
         pa.table({"seconds": seconds, "name": names}),
         [("seconds", "descending"), ("name", "ascending")],

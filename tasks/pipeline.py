@@ -101,7 +101,7 @@ def sweep(out: Path, index: Index | None = None) -> int:
     store = storage.store_of(out)
     if store.remote:  # nothing has a temporary name there
         return 0
-    paths = [out / name for name in (index or Index(out)).temporaries]
+    paths = [*map(out.joinpath, (index or Index(out)).temporaries)]
     home = out / "manifests"
     listed = {Path(root).name for root in ROOTS}
     others = [home / name for name in store.folders(home) if name not in listed]

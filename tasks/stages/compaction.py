@@ -138,7 +138,7 @@ def _repacked(
                 samples = pcm(row)
                 row["offset"] = handle.size
                 handle.write(np.ascontiguousarray(samples).data)
-            name = publish(lambda digest: f"{digest}.pcm").name
+            name = publish("{}.pcm".format).name
         for row in some:
             row["blob"] = name
     placed = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import cast
 
 import pyarrow as pa
@@ -224,7 +225,7 @@ def _one_pass(
         return [*new, *_span_rows(unit, pieces, facts, whole)]
     whole = WholeRecording(facts.decoded, tuple(facts.faults), turns, facts.beside)
     rows = _span_rows(unit, pieces, facts, whole)
-    ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
+    ledger.check_cover(unit.name, facts.decoded, [*map(itemgetter("start", "end"), rows)])
     if any(step.after_all for step in chosen.filters):  # they may reject what was converted
         for span, _, measured in pieces:
             if span.kind == "utterance" and judge(measured.values, chosen.rules) is not None:

@@ -84,7 +84,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     """Units of PCM that kept utterances lack, and the number of those that exist."""
     lacking: dict[str, Wanted] = {}  # by recipe
     reused = 0
-    for wanted in chain.from_iterable(_wanted(shard, u) for u in shard.resampled()):
+    for wanted in chain.from_iterable(map(partial(_wanted, shard), shard.resampled())):
         audio = wanted.span[2]
         if audio in shard.audio or audio in lacking:  # also of equal bytes, or given twice
             reused += 1
@@ -96,7 +96,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     for wanted in lacking.values():
         name = wanted.utterance.cut.recording["recording"]
         groups.setdefault((name, wanted.channel), []).append(wanted)
-    return [unit for group in groups.values() for unit in _units(group)], reused
+    return [*chain.from_iterable(map(_units, groups.values()))], reused
 
 
 def _wanted(shard: shard_view.ShardView, utterance: HeardUtterance) -> Iterator[Wanted]:

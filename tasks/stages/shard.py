@@ -98,7 +98,7 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
         probed = entries.keys(chain.from_iterable(names))
         leaving = np.concatenate([leaving, probing.vanished(had, surveyed.divided, probed)])
     gone = np.sort(had.columns.keys[leaving])
-    touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
+    touched = {*np.unique(had.columns.shard[leaving]).tolist()}
     numbers = shards_of(job, surveyed, results, gone)
     changed: dict[int, Columns] = {}
     with in_shards(job, surveyed, results, numbers) as incoming:

@@ -209,7 +209,7 @@ class Sink(ExitStack):
         placed, self._placed = self._placed, []
         staged, self._staged = self._staged, None
         if staged is not None:
-            name = staged[1](lambda digest: f"{digest}.pcm").name
+            name = staged[1]("{}.pcm".format).name
             self.close()
             for row in placed:
                 row["blob"] = name

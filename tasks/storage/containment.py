@@ -71,7 +71,7 @@ def check(out: Path) -> None:
     only uttermill's files."""
     if not isinstance(out, Path):
         return
-    for place in (*reversed(out.parents), out, *(out / top for top in OUT_FOLDERS)):
+    for place in (*reversed(out.parents), out, *map(out.joinpath, OUT_FOLDERS)):
         if place.is_symlink() and not place.is_dir():
             raise ConfigError(
                 f"{place} is a link to {os.readlink(place)}, and no folder is there; mount or make "

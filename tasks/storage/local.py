@@ -175,8 +175,11 @@ class Local:
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
         """Files directly in a folder, sorted by name; none when there is no folder."""
-        entries = (e for e in _scanned(folder) if e.name.endswith(ending))
-        return [folder / e.name for e in entries if e.is_file(follow_symlinks=False)]
+        found: list[Path] = []
+        for entry in _scanned(folder):
+            if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
+                found.append(folder / entry.name)
+        return found
 
     def folders(self, folder: Path) -> list[str]:
         """Names of the folders directly in a folder, sorted; none when there is no folder."""

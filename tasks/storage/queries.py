@@ -67,7 +67,7 @@ def connect(
 
     folders = [str(home), *map(str, readable)]
     try:
-        listed = ", ".join(literal(folder.encode().decode()) for folder in folders)
+        "".join(folders).encode()
     except UnicodeEncodeError:
         raise ConfigError("the explorer needs a path of OUT in UTF-8; rename the folder") from None
     config = {**CONFIG, "memory_limit": memory, "temp_directory": str(home)}
@@ -76,7 +76,7 @@ def connect(
     database = duckdb.connect(name if name == ":memory:" else str(home / name), config=config)
     for setting in (
         "parquet_metadata_cache = true",
-        f"allowed_directories = [{listed}]",
+        f"allowed_directories = [{', '.join(map(literal, folders))}]",
         "enable_external_access = false",
         "lock_configuration = true",
     ):

@@ -165,12 +165,12 @@ def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:
     empty one."""
     maps: list[dict[str, float | None]] = []
     for chunk in column.chunks:
-        edges = chunk.offsets.to_pylist()
-        first, count = edges[0], edges[-1] - edges[0]
+        edges = chunk.offsets.to_numpy()
+        first, count = int(edges[0]), int(edges[-1] - edges[0])
         coded = chunk.keys.slice(first, count).dictionary_encode()
         names = [*map(coded.dictionary.to_pylist().__getitem__, coded.indices.to_pylist())]
         values = chunk.items.slice(first, count).to_pylist()
-        for low, high in pairwise(edge - first for edge in edges):
+        for low, high in pairwise((edges - first).tolist()):
             maps.append(dict(zip(names[low:high], values[low:high], strict=True)))
     return maps
 

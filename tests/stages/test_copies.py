@@ -151,7 +151,7 @@ def test_copies_in_another_source_count_where_sources_are_chosen(tmp_path: Path)
 def row(name: str, content: str = "x", **more: Any) -> Any:
     nothing = dict.fromkeys(("text", "speaker", "language", "segments", "error_code"))
     place = {"locator": '{"path": "/a"}', "header_channels": 1, "format": "WAV"}
-    place |= {"present": True}
+    place |= {"present": True, "source_path": f"/a/{name}"}
     return {"recording": name, "content": content, **place, **nothing, **more}
 
 

@@ -53,10 +53,12 @@ def promise(file: BinaryIO) -> Promise | None:
     size = size_of(file)
     try:
         head = file.read(12)
-        reader = next((read for magic, read in _READERS.items() if head.startswith(magic)), None)
-        return reader(file, size, head) if reader else None
+        for magic, read in _READERS.items():
+            if head.startswith(magic):
+                return read(file, size, head)
     except (struct.error, OSError, OverflowError, ValueError):
-        return None
+        pass
+    return None
 
 
 @undisturbed

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from itertools import repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,10 +189,11 @@ def _batch(
         }
         row["error_code"], row["error_detail"] = r.error or (None, None)
         rows.append(row)
-    columns = {field.name: tables.column(rows, field.name) for field in RECORDINGS}
+    columns: dict[str, list[Any]] = dict.fromkeys(RECORDINGS.names, [None] * len(rows))
+    for column in rows[0]:
+        columns[column] = [*map(itemgetter(column), rows)]
     columns["listed"] = listed_columns(columns)
-    arrays = [pa.array(columns[field.name], field.type) for field in RECORDINGS]
-    return of_table(pa.Table.from_arrays(arrays, schema=RECORDINGS))
+    return of_table(pa.table(columns, RECORDINGS))
 
 
 def _chosen(r: Recording, settings: SourceSettings) -> Recording:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,7 @@ STILL_WRITTEN = "still_written"
 FORGOTTEN = "forgotten"
 
 
-def _no_rows() -> Int64s:
-    return np.zeros(0, np.int64)
+_no_rows = partial(np.zeros, 0, np.int64)
 
 
 @dataclass(slots=True)
@@ -281,6 +281,8 @@ class Stated:
 
     def leave_out(self, broken: FixedBytes) -> None:
         """Exclude these recordings, by sorted keys: they fail, whatever their source states."""
+        if not len(broken):
+            return
         failing = {*broken.tolist()}
         self._first_textless = [one for one in self._first_textless if one[0] not in failing]
         self._first = [one for one in self._first if one[0] not in failing]

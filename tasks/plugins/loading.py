@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
@@ -310,32 +310,6 @@ def _mappings(
     for number, entry in enumerate(entries):
         if isinstance(entry, Mapping) and all(isinstance(name, str) for name in entry):
             yield entry, place_in_list(where, uses, number) if entries is value else where
-
-
-def loaded_backend(plugin: Plugin) -> contracts.asr.Backend:
-    """A recogniser's model, loaded and warmed up. ConfigError as by `Shelf.resolve`."""
-    from . import gpu  # which looks plug-ins up here
-
-    recogniser, settings = ASR.resolve(plugin)
-    if recogniser.wants_gpu(settings):
-        gpu.load_libraries()
-    backend = recogniser.Backend(settings)
-    if hasattr(backend, "warm"):
-        backend.warm()
-    return backend
-
-
-#: This worker process's models, by plug-in: not by its JSON, which hides secrets.
-_kept: dict[Plugin, contracts.asr.Backend] = {}
-
-
-def backend_of(plugin: Plugin, chosen: Collection[Plugin]) -> contracts.asr.Backend:
-    """A recogniser's model, loaded once, and kept as long as the settings choose it."""
-    for other in _kept.keys() - {*chosen}:
-        del _kept[other]
-    if plugin not in _kept:
-        _kept[plugin] = loaded_backend(plugin)
-    return _kept[plugin]
 
 
 def chosen_plugins(job: Job) -> list[tuple[str, Plugin]]:

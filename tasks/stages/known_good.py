@@ -27,7 +27,7 @@ from ..settings.job import Job
 from ..settings.transcribe import ServerSettings
 from ..shard_store import enhanced
 from ..shard_store.requests import Recognition, Request
-from . import cutting
+from . import cutting, transcribe
 from .contract import Work
 
 SECONDS = 1.87  # s: an unlikely length for an item
@@ -119,7 +119,7 @@ def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterato
                 needed.add(asked.recogniser if isinstance(asked, Recognition) else 0)
         for number in sorted(needed):
             yield from _recogniser(
-                chosen[number], partial(plugins.backend_of, chosen[number], chosen)
+                chosen[number], partial(transcribe.backend_of, chosen[number], chosen)
             )
 
 

@@ -10,7 +10,7 @@ language, the recogniser's own scores, and exact error counts against the source
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from itertools import groupby
@@ -25,11 +25,12 @@ from ..asr import SharedWindow, SpeechClip, Transcript
 from ..base.arrays import Float32s
 from ..base.errors import shortened
 from ..base.schema import TRANSCRIPTS, EnhancedRow, TranscriptRow, WordRow
-from ..plugins.contracts.asr import AligningBackend
+from ..plugins import gpu
+from ..plugins.contracts.asr import AligningBackend, Backend
 from ..plugins.contracts.text import Answer, TextVerdict
 from ..plugins.served import chat
 from ..plugins.served.chat import Written
-from ..settings import StageSettings
+from ..settings import Plugin, StageSettings
 from ..settings.job import Job
 from ..shard_store import blobs, shard_view, text_values
 from ..shard_store.requests import (
@@ -103,7 +104,7 @@ def compute(units: list[Request[Any]], job: Job) -> Rows:
 def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
     for number, group in groupby(requests, key=attrgetter("asked.recogniser")):
         plugin = job.transcribe.recognisers[number]
-        backend = plugins.backend_of(plugin, job.transcribe.recognisers)
+        backend = backend_of(plugin, job.transcribe.recognisers)
         listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
         most = getattr(backend, "chunk_seconds", CHUNK_SECONDS)
         for chunk in chunks([*group], most):
@@ -142,7 +143,7 @@ def _by_ear(
 
 
 def _aligned(requests: list[Request[Alignment]], job: Job) -> Rows:
-    backend = plugins.backend_of(job.transcribe.backend, job.transcribe.recognisers)
+    backend = backend_of(job.transcribe.backend, job.transcribe.recognisers)
     assert isinstance(backend, AligningBackend)
     for chunk in chunks(requests):
         spoken = sound_of(chunk, job.out, backend.RATE)
@@ -200,8 +201,32 @@ def _row_of_answer(
 _writer = lru_cache(maxsize=1)(chat.Writer)
 
 
+def loaded_backend(plugin: Plugin) -> Backend:
+    """A recogniser's model, loaded and warmed up. ConfigError as by `Shelf.resolve`."""
+    recogniser, settings = plugins.ASR.resolve(plugin)
+    if recogniser.wants_gpu(settings):
+        gpu.load_libraries()
+    backend = recogniser.Backend(settings)
+    if hasattr(backend, "warm"):
+        backend.warm()
+    return backend
+
+
+#: This worker process's models, by plug-in: not by its JSON, which hides secrets.
+_kept: dict[Plugin, Backend] = {}
+
+
+def backend_of(plugin: Plugin, chosen: Collection[Plugin]) -> Backend:
+    """A recogniser's model, loaded once, and kept as long as the settings choose it."""
+    for other in _kept.keys() - {*chosen}:
+        del _kept[other]
+    if plugin not in _kept:
+        _kept[plugin] = loaded_backend(plugin)
+    return _kept[plugin]
+
+
 def load(job: Job) -> None:
-    plugins.backend_of(job.transcribe.backend, job.transcribe.recognisers)
+    backend_of(job.transcribe.backend, job.transcribe.recognisers)
 
 
 def failure(unit: Request[Any], code: str, detail: str) -> list[TranscriptRow]:

@@ -18,7 +18,6 @@ from ..audio import Clip
 from ..audio.channels import Heard
 from ..base.arrays import Float32s, Float64s
 from ..base.errors import ConfigError, ItemError, shortened
-from ..plugins import loaded_backend
 from ..plugins.contracts.asr import Backend, EmittingBackend
 from ..plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
 from ..recording import Locator, TimedWord
@@ -27,6 +26,7 @@ from ..recording.turns import merged
 from ..segmenters import vad
 from ..settings import Plugin
 from . import cutting
+from .transcribe import loaded_backend
 
 BATCH_SECONDS = 300.0
 FRAME = 320  # samples: 20 ms

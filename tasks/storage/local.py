@@ -175,11 +175,11 @@ class Local:
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
         """Files directly in a folder, sorted by name; none when there is no folder."""
-        found: list[Path] = []
+        paths: list[Path] = []
         for entry in _scanned(folder):
             if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
-                found.append(folder / entry.name)
-        return found
+                paths.append(folder / entry.name)
+        return paths
 
     def folders(self, folder: Path) -> list[str]:
         """Names of the folders directly in a folder, sorted; none when there is no folder."""

@@ -26,11 +26,11 @@ from tests.helpers.fetched import lacks
 from uttermill.tasks import plugins
 from uttermill.tasks.asr import SpeechClip
 from uttermill.tasks.audio import Clip
-from uttermill.tasks.plugins import loaded_backend
 from uttermill.tasks.scoring import rates
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.stages import resample
+from uttermill.tasks.stages.transcribe import loaded_backend
 
 KINDS = ("white", "babble", "music", "real")
 SNRS = (0, 5, 10)

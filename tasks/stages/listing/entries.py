@@ -165,7 +165,7 @@ def _batch(
     """Recordings of a source as rows."""
     rows: list[dict[str, Any]] = []
     for r in recordings:
-        said, wrong = (None, None) if turns is None else turns.turns_of(r)
+        lines, fault = (None, None) if turns is None else turns.turns_of(r)
         row = {
             "recording": f"{name}/{r.path}",
             "dataset": name,
@@ -184,8 +184,8 @@ def _batch(
             "film_time": r.film_time,
             "captions": r.captions,
             "present": True,
-            "rttm": said,
-            "rttm_error": wrong,
+            "rttm": lines,
+            "rttm_error": fault,
         }
         row["error_code"], row["error_detail"] = r.error or (None, None)
         rows.append(row)

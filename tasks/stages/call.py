@@ -86,14 +86,23 @@ class CostMeter:
     def __enter__(self) -> Self:
         self._gpu = _Gpu.find(environment.visible_gpus())
         self._before = psutil.Process().memory_info().rss
-        self._exact = _reset_peak()
+        self._exact = False
+        with suppress(OSError):  # another system, or a read-only /proc
+            _CLEAR.write_text(
+                "5"
+            )  # resets the kernel's record of the peak (proc_pid_clear_refs(5))
+            self._exact = True
         self._started, self._wall, self._cpu = time.time(), time.monotonic(), cpu_seconds()
         return self
 
     def __exit__(self, *exc: object) -> None:
         wall, cpu = time.monotonic() - self._wall, cpu_seconds() - self._cpu
         after = psutil.Process().memory_info().rss
-        peak = _peak() if self._exact else None
+        peak = max(self._before, after)  # resident memory, bytes
+        with suppress(OSError):
+            for line in _STATUS.read_text().splitlines() if self._exact else ():
+                if line.startswith("VmHWM:"):
+                    peak = max(peak, 1024 * int(line.split()[1]))
         gpu = self._gpu.end() if self._gpu else (None, None, None)
         self.cost = Cost(
             self.worker,
@@ -103,7 +112,7 @@ class CostMeter:
             wall,
             cpu,
             self._before,
-            max(peak or 0, self._before, after),
+            peak,
             *gpu,
         )
 
@@ -112,24 +121,6 @@ def cpu_seconds() -> float:
     """CPU time of this process so far, including its threads and its ended children."""
     times = os.times()
     return time.process_time() + times.children_user + times.children_system
-
-
-def _reset_peak() -> bool:
-    """Reset the kernel's record of this process's peak (proc_pid_clear_refs(5), value 5)."""
-    try:
-        _CLEAR.write_text("5")
-    except OSError:  # another system, or a read-only /proc
-        return False
-    return True
-
-
-def _peak() -> int | None:
-    """Peak resident memory since the last reset, bytes."""
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None)
 
 
 class _Gpu:

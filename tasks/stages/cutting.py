@@ -23,8 +23,7 @@ from ..base.errors import ItemError
 from ..base.schema import CutRow, MeasureValue, RecordingRow, TurnRow
 from ..plugins import annotation_kinds
 from ..plugins.annotation_kinds import Annotations
-from ..plugins.contracts import SegmenterPlugin
-from ..plugins.contracts.base import PluginSettings
+from ..plugins.contracts import Filter, SegmenterPlugin
 from ..plugins.rules import Rule, judge
 from ..recording import Locator, Segment, turns, unreachable
 from ..recording.faults import Fault, touching
@@ -252,14 +251,11 @@ class WholeRecording(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A filter to apply to many clips: its members and settings, looked up once."""
+    """A filter to apply to many clips, looked up once."""
 
     plugin: Plugin
+    module: Filter
     settings: StageSettings
-    measure: Callable[[Clip, PluginSettings], Mapping[str, Any]]
-    fingerprint: Callable[[Clip, PluginSettings], bytes] | None
-    costly: bool
-    after_all: bool
     annotations: Annotations
 
 
@@ -268,9 +264,8 @@ def steps(filters: tuple[Plugin, ...]) -> tuple[Step, ...]:
     resolved = []
     for plugin in sorted(filters, key=annotated.costly):
         module, settings = plugins.FILTERS.resolve(plugin)
-        members = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
         declared = module.ANNOTATIONS if module.labelled is None else {}
-        resolved.append(Step(plugin, settings, *members, declared))
+        resolved.append(Step(plugin, module, settings, declared))
     return tuple(resolved)
 
 
@@ -302,7 +297,7 @@ def after_all(
     chosen: Sequence[Step],
 ) -> None:
     """Add the measures of an utterance that need its whole recording but not its samples."""
-    waiting = [step for step in chosen if step.after_all]
+    waiting = [step for step in chosen if step.module.AFTER_ALL]
     if not waiting:
         return
     start, end = span.start, span.end
@@ -319,7 +314,7 @@ def after_all(
         beside=None if whole.beside is None else whole.beside.levels(start, end),
     )
     for step in waiting:
-        result.take(step, step.measure(clip, step.settings), clip)
+        result.take(step, step.module.measure(clip, step.settings), clip)
 
 
 class Measured(NamedTuple):
@@ -353,11 +348,11 @@ def measured(clip: Clip, chosen: Sequence[Step], measure_all: bool = False) -> M
     """Run filters on a clip, cheap ones first; costly ones only if those reject nothing."""
     result = Measured({}, {}, {})
     for step in chosen:
-        if step.costly and not measure_all:
+        if step.module.COSTLY and not measure_all:
             rules = annotated.cheap_rules(tuple(step.plugin for step in chosen))
             if judge(result.values, rules) is not None:
                 break
-        result.take(step, step.measure(clip, step.settings), clip)
-        if step.fingerprint:
-            result.stored[step.plugin.use] = step.fingerprint(clip, step.settings)
+        result.take(step, step.module.measure(clip, step.settings), clip)
+        if step.module.fingerprint:
+            result.stored[step.plugin.use] = step.module.fingerprint(clip, step.settings)
     return result

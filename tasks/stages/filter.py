@@ -210,7 +210,7 @@ def _one_pass(
     pieces: list[Piece] = []
     may_choose = clip_choice.of_uncut(job, recording)
     begin = _segmenter(unit, locator, chosen, turns)
-    first = min((span.start for span in known_spans or ()), default=0)
+    first = min(span.start for span in known_spans) if known_spans else 0
     for span, clip in cutting.spans(locator, facts, begin, first, chosen.limits):
         filters = chosen.filters if known_spans is None else cutting.steps(known_spans[span])
         measured = Measured({}, {}, {})
@@ -226,7 +226,7 @@ def _one_pass(
     whole = WholeRecording(facts.decoded, tuple(facts.faults), turns, facts.beside)
     rows = _span_rows(unit, pieces, facts, whole)
     ledger.check_cover(unit.name, facts.decoded, [*map(itemgetter("start", "end"), rows)])
-    if any(step.after_all for step in chosen.filters):  # they may reject what was converted
+    if any(step.module.AFTER_ALL for step in chosen.filters):  # they may reject what was converted
         for span, _, measured in pieces:
             if span.kind == "utterance" and judge(measured.values, chosen.rules) is not None:
                 conversion.drop(span.start, span.end)

@@ -158,7 +158,7 @@ def _of_filter(job: Job) -> Iterator[Trial]:
         turns = partial(pushed, lambda: diarizer.start(of_turns, RATE, ()))
         yield _trial("diarizer", job.speakers, diarizer, of_turns, turns)
     for step in cutting.steps(job.filter.all_filters):
-        if not step.after_all:
+        if not step.module.AFTER_ALL:
             yield _filter(step.plugin)
 
 

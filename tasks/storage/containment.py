@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from ..base.errors import ConfigError, UnsafePlace
+from . import regular
 
 #: The folders that a run makes in its OUT.
 OUT_FOLDERS = ("manifests", "audio", "datasets", "runs")
@@ -85,7 +85,7 @@ def check(out: Path) -> None:
             continue
         if os.lstat(link).st_uid not in (os.geteuid(), 0):
             raise ConfigError(f"{link} is a link that another user made: replace it with a folder")
-        names = (entry.name for entry in _entries(link))  # file managers leave hidden ones
+        names = (entry.name for entry in regular.entries(link))  # file managers leave hidden ones
         ours = re.compile(rf"{_KEPT[top]}|\..*|lost\+found", re.DOTALL)
         if stranger := next((name for name in names if not ours.fullmatch(name)), None):
             raise ConfigError(
@@ -96,7 +96,7 @@ def check(out: Path) -> None:
         raise ConfigError(f"{decisions} is a link: replace it with the file that it points to")
     for folder in ("manifests", "manifests/package", "datasets"):
         kept = _KEPT[folder]
-        for entry in _entries(out / folder):
+        for entry in regular.entries(out / folder):
             if _FOLDER.fullmatch(entry.name) and entry.is_file():
                 raise _not_a_folder(entry.path)
             if entry.is_symlink() and entry.name != LATEST and re.fullmatch(kept, entry.name):
@@ -108,11 +108,3 @@ def check(out: Path) -> None:
 
 def _not_a_folder(path: str | Path) -> ConfigError:
     return ConfigError(f"{path} is a file, where OUT has a folder; remove it")
-
-
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from entries
-    except (FileNotFoundError, NotADirectoryError):
-        return

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -176,14 +175,14 @@ class Local:
     def names(self, folder: Path, ending: str = "") -> list[Path]:
         """Files directly in a folder, sorted by name; none when there is no folder."""
         paths: list[Path] = []
-        for entry in _scanned(folder):
+        for entry in regular.entries(folder):
             if entry.name.endswith(ending) and entry.is_file(follow_symlinks=False):
                 paths.append(folder / entry.name)
         return paths
 
     def folders(self, folder: Path) -> list[str]:
         """Names of the folders directly in a folder, sorted; none when there is no folder."""
-        return [e.name for e in _scanned(folder) if e.is_dir(follow_symlinks=False)]
+        return [e.name for e in regular.entries(folder) if e.is_dir(follow_symlinks=False)]
 
     def tree(self, folder: Path) -> list[str]:
         """Relative names of all files below a folder, sorted."""
@@ -338,18 +337,9 @@ def _regular(path: Path) -> os.stat_result:
         raise FileNotFoundError(errno.ENOENT, str(error), str(path)) from None
 
 
-def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder, sorted by name."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=attrgetter("name"))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
 def _walked(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
     """(relative name, entry) of all files below a folder; links are not followed."""
-    for entry in _scanned(folder):
+    for entry in regular.entries(folder):
         if entry.is_dir(follow_symlinks=False):
             yield from _walked(entry.path, f"{prefix}{entry.name}/")
         else:

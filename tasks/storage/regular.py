@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from ..base.errors import ConfigError
@@ -101,6 +102,15 @@ def read_inside(folder: str) -> Opener:
 def lies_in(place: str, folder: str) -> bool:
     """Whether one real path is the other or below it."""
     return place == folder or place.startswith(folder.rstrip("/") + "/")
+
+
+def entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    """Everything directly in a folder, sorted by name; nothing if there is no folder."""
+    try:
+        with os.scandir(folder) as scanned:
+            return sorted(scanned, key=attrgetter("name"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def fsync(path: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ class Survey:
     @property
     def stated(self) -> list[str]:
         """What sources state about their recordings, in sentences."""
-        stated = [sentence for source in self.sources for sentence in source.sentences()]
+        stated = chain.from_iterable(map(Stated.sentences, self.sources))
         return [*stated, *self.left.sentences()]
 
     @property

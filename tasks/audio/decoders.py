@@ -26,10 +26,9 @@ from ..base.errors import ItemError
 from ..recording import file_kinds
 from ..recording.container import Window, size_of, undisturbed
 from ..recording.faults import Fault
-from . import flac_whole
+from . import flac
 from .damage import mp3, ogg_pages, wav_sizes
 from .damage.edges import Edges, around, beginnings, tags_before
-from .damage.flac_md5 import flac_info
 from .damage.ogg_pages import MOST_LINKS
 from .damage.promise import UNCOUNTING, promise, uncounted
 from .ffmpeg import FFmpeg
@@ -172,7 +171,7 @@ def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | 
         if late is None:
             raise
         return late
-    whole = isinstance(result.decoder, SoundFile | flac_whole.Whole)
+    whole = isinstance(result.decoder, SoundFile | flac.Whole)
     if whole or not _begins_late(file, result):
         return result
     if (late := behind(beginnings(file))) is not None:
@@ -187,7 +186,7 @@ def _begins_late(file: BinaryIO, result: Opened) -> bool:
     stream (MPEG-PS) without its header."""
     kind = result.decoder.header.format.partition("/")[0]
     file.seek(0)
-    return (kind == "flac" and flac_info(file) is None) or (
+    return (kind == "flac" and flac.flac_info(file) is None) or (
         kind == "mpeg" and file.read(4) != _PACK
     )
 
@@ -197,7 +196,7 @@ def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) 
     head = file.read(12)
     file.seek(0)
     if head.startswith(b"fLaC"):
-        short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
+        short = (flac.promised if header_only else flac.proved)(file, size)
         if short is not None:
             return Opened(short, file, [])
     audio = promise(file) if head.endswith(b"WAVE") else None

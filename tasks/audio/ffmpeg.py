@@ -27,10 +27,10 @@ from ..recording.faults import Fault
 from ..recording.tracks import NOT_READ, SUBTITLES
 from . import channels
 from .damage import containers, edges
-from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from .damage.mp3 import has_frame_count
 from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
 from .damage.promise import told_end
+from .flac import DROP_WRONG, STREAMINFO, Md5, flac_info, info_in
 from .frames import Assembler, grid
 from .packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
 from .types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights, energy
@@ -49,7 +49,6 @@ _OPTIONS = {
 }
 #: Codecs in which every frame has a checksum; FFmpeg drops the frames whose checksum is wrong.
 CHECKED = {"flac", "wavpack", "tta"}
-DROP_WRONG = "crccheck+explode"
 #: In other codecs FFmpeg reports a fault and continues. It checks the checksums of AC-3, E-AC-3 and
 #: those MPEG frames that have one, and the number of bits in each frame.
 _REPORT_WRONG = "crccheck+bitstream+buffer"

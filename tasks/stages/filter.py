@@ -241,7 +241,7 @@ def _one_pass(
         "decoded": facts.decoded,
         "measures": [],
         "decode_faults": len(facts.faults),
-        "faults": [cast(FaultRow, asdict(fault)) for fault in facts.faults],
+        "faults": cast(list[FaultRow], [*map(asdict, facts.faults)]),
         "notes": facts.notes,
     }
     return [*new, decoded, *rows, *conversion.rows()]

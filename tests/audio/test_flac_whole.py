@@ -12,7 +12,7 @@ import soundfile as sf
 
 from tests.helpers.tiers import nightly
 from uttermill.tasks import audio
-from uttermill.tasks.audio import flac_whole
+from uttermill.tasks.audio import flac as flac_files
 from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.recording import Locator
 
@@ -50,8 +50,8 @@ def by_ffmpeg(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, obje
         return None
 
     with monkeypatch.context() as patch:
-        patch.setattr(flac_whole, "proved", refused)
-        patch.setattr(flac_whole, "promised", refused)
+        patch.setattr(flac_files, "proved", refused)
+        patch.setattr(flac_files, "promised", refused)
         return probed(path), decoded(path)
 
 

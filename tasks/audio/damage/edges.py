@@ -9,8 +9,8 @@ from typing import BinaryIO, NamedTuple
 
 from ...recording import file_kinds
 from ...recording.container import undisturbed
+from ..flac import INFO_BYTES, STREAMINFO, info_in
 from . import mp3, ogg_pages
-from .flac_md5 import INFO_BYTES, STREAMINFO, info_in
 from .mp3 import id3_length
 from .promise import told_end
 

@@ -63,7 +63,7 @@ class Survey:
 
     @property
     def ignored(self) -> dict[str, int]:
-        return {reason: n for reason, n in sorted(self.left.reasons.items()) if n}
+        return dict(sorted((+self.left.reasons).items()))  # without those that are 0
 
     def leave_out(self, broken: FixedBytes) -> None:
         """Exclude these recordings, by sorted keys, from the sentences about sources."""
@@ -261,8 +261,8 @@ class Stated:
         rows, keys = used.filter(sound), batch.keys[sound.to_numpy()]
         textless = pc.and_(pc.is_null(rows["text"]), pc.is_null(rows["segments"]))
         of_segments = pc.struct_field(pc.list_flatten(rows["segments"]), "text")
-        given = (rows["text"], of_segments)
-        self.texts = self.texts or any(texts.null_count < len(texts) for texts in given)
+        self.texts = self.texts or rows["text"].null_count < len(rows)
+        self.texts = self.texts or of_segments.null_count < len(of_segments)
         nameless = pc.is_null(rows["speaker"]).to_numpy()
         facts = np.where(textless.to_numpy(), TEXTLESS, 0) | np.where(nameless, NAMELESS, 0)
         if self.mixes:

@@ -203,9 +203,9 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         f"FROM {items.name} WHERE {chosen.sql} GROUP BY ALL"
     )
     by = query.order(GROUP_COLUMNS, single.get("by") or "-hours", "name")
-    rows = corpus.once(f"{grouped} ORDER BY {by} LIMIT {MOST_ROWS}", chosen.values)
+    rows = corpus.rows(f"{grouped} ORDER BY {by} LIMIT {MOST_ROWS}", chosen.values)
     counted = f"SELECT count(*) AS kinds FROM (SELECT DISTINCT {name} FROM {items.name} "
-    whole = corpus.once(f"{counted} WHERE {chosen.sql})", chosen.values)[0]
+    whole = corpus.rows(f"{counted} WHERE {chosen.sql})", chosen.values)[0]
     return {"what": what, **whole, "rows": rows}
 
 
@@ -220,7 +220,7 @@ def words(corpus: Corpus, items: Items, chosen: Choice, what: str, rare: bool) -
     if what == "characters":
         split = f"SELECT unnest(string_split(name, '')) AS name, n FROM ({counted})"
         counted = f"SELECT name, sum(n) AS n FROM ({split}) GROUP BY name"
-    rows = corpus.once(
+    rows = corpus.rows(
         "SELECT name, n, sum(n) OVER () AS whole, count(*) OVER () AS kinds, "
         f"count(*) FILTER (n = 1) OVER () AS once FROM ({counted}) "
         f"ORDER BY n {'ASC' if rare else 'DESC'}, name LIMIT {MOST_ROWS}",
@@ -282,7 +282,7 @@ def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
     for name in (*FACETS, *items.labels, *(name for name in by_plugins if name in items.columns)):
         others = [(key, value) for key, value in asked if key != f"in.{name}"]
         chosen = query.choice(items.columns, others)
-        by_column[name] = corpus.once(
+        by_column[name] = corpus.rows(
             f"SELECT value, items FROM (SELECT {identifier(name)} AS value, "
             f"count(*) FILTER ({chosen.sql}) AS items, "
             f"count(*) FILTER ({query.UTTERANCES}) AS of_all FROM {items.name} "
@@ -295,7 +295,7 @@ def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
 
 def with_wer(corpus: Corpus, items: Items) -> bool:
     """Whether any item has a word error rate."""
-    return bool(corpus.once(f"SELECT count(wer) AS n FROM {items.name}")[0]["n"])
+    return bool(corpus.rows(f"SELECT count(wer) AS n FROM {items.name}")[0]["n"])
 
 
 def hours(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
@@ -304,7 +304,7 @@ def hours(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     chosen = query.choice(items.columns, asked)
     places = " + ".join(f"(seconds >= {edge})::INT" for edge in EDGES[1:])
     booked = "CASE WHEN outcome = 'packaged' THEN outcome ELSE stage || '.' || reason END"
-    rows = corpus.once(
+    rows = corpus.rows(
         f"SELECT bin, name, count(*) AS count, sum(seconds) / 3600 AS hours FROM (SELECT seconds, "
         f"{places} AS bin, {booked} AS name FROM {items.name} WHERE {chosen.sql}) "
         "WHERE seconds IS NOT NULL GROUP BY bin, name ORDER BY name <> 'packaged', name, bin",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
+T = TypeVar("T")
 HELD = 8  # shards whose utterances stay in memory
-ANSWERS = 500  # results of `once` that stay cached
 BATCH = 50_000  # texts read at once
 ANSWER = 32_000_000  # characters of the texts of a response, at most
 AUDIBLE = FilterSettings(non_finite="silence")  # the rest can be played
@@ -102,19 +103,13 @@ class Corpus:
     def __init__(self, out: Path, home: Path, readable: Sequence[Path] | None = None) -> None:
         self.out, self._home = out, home
         self._shards: dict[str, str] = {}  # by recording
-        self._finding = threading.Lock()
         self._run: Run | None = None
         if readable is None:  # the folder may be a user's link to a larger disk
             local = storage.store_of(out).mounted(out) is not None
             readable = [(out / "datasets").resolve()] if local else []
         self._database = queries.connect(home, readable, name=DATABASE)
-        self._lock = threading.Lock()
-        self._items: dict[str, Items] = {}
-        self._once = lru_cache(ANSWERS)(self.rows)
-        self._text_groups: dict[str, Int32s] = {}
-        self._counting = threading.Lock()
-        self._copied: set[str] = set()
-        self._copying = threading.Lock()
+        self._made: dict[str, Any] = {}
+        self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._asking = threading.Lock()
         self._cursors: set[DuckDBPyConnection] = set()
         self._ending = False
@@ -144,24 +139,31 @@ class Corpus:
         number, job = self.number(asked), self.job()
         heard = job is not None and not hidden.hides(job)
         name = f"items_{number}{'_heard' if heard else ''}"
-        with self._lock:
-            if name not in self._items:
-                with self.cursor() as cursor:
-                    columns = loading.load(
-                        cursor, self.out, self.place(number), self._home, name, heard
-                    )
-                self._items[name] = Items(number, name, columns)
-        return self._items[name]
+
+        def read() -> Items:
+            with self.cursor() as cursor:
+                place = self.place(number)
+                columns = loading.load(cursor, self.out, place, self._home, name, heard)
+            return Items(number, name, columns)
+
+        return self._once(name, read)
+
+    def _once(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` gives at the first request; all others get the same."""
+        with self._making[key]:
+            if key not in self._made:
+                self._made[key] = make()
+        made: T = self._made[key]
+        return made
 
     def _shard_of(self, recording: str) -> str | None:
-        with self._finding:
-            if recording not in self._shards:
-                self._shards = {
-                    name: shard
-                    for shard in manifest.shards(self.out)
-                    for name in manifest.recordings(self.out, shard)
-                }
-            return self._shards.get(recording)
+        if recording not in self._shards:
+            self._shards = {
+                name: shard
+                for shard in manifest.shards(self.out)
+                for name in manifest.recordings(self.out, shard)
+            }
+        return self._shards.get(recording)
 
     def locator(self, recording: str) -> Locator | None:
         """Where a recording's bytes lie; None if no checkpoint has it."""
@@ -197,31 +199,32 @@ class Corpus:
         """A database of its own with the table `items` of a version, and the views `ledger` (all of
         it) and `utterances` (the packaged ones), for `sandbox`; made on first use."""
         place = self._home / f"sql-{items.name}.duckdb"
-        with self._copying:
-            if items.name not in self._copied:
-                with self.cursor() as cursor:
-                    cursor.execute(
-                        f"ATTACH {literal(str(place))} AS copied; CREATE TABLE copied.items AS "
-                        f"SELECT item, {items.listed} FROM {items.name} ORDER BY item; "
-                        "CREATE VIEW copied.ledger AS SELECT * FROM copied.items; "
-                        "CREATE VIEW copied.utterances AS SELECT * FROM copied.items "
-                        "WHERE outcome = 'packaged'; DETACH copied"
-                    )
-                self._copied.add(items.name)
-        return place
+
+        def copy() -> Path:
+            with self.cursor() as cursor:
+                cursor.execute(
+                    f"ATTACH {literal(str(place))} AS copied; CREATE TABLE copied.items AS "
+                    f"SELECT item, {items.listed} FROM {items.name} ORDER BY item; "
+                    "CREATE VIEW copied.ledger AS SELECT * FROM copied.items; "
+                    "CREATE VIEW copied.utterances AS SELECT * FROM copied.items "
+                    "WHERE outcome = 'packaged'; DETACH copied"
+                )
+            return place
+
+        return self._once(str(place), copy)
 
     def text_groups(self, items: Items) -> Int32s:
         """The group of each item's text, equal and near-equal ones in one; -1 for none, int32
         [items]; computed on first use."""
-        with self._counting:
-            if items.name not in self._text_groups:
-                text = identifier(items.compared_text)
-                with self.cursor() as cursor:
-                    relation = cursor.sql(f"SELECT {text} FROM {items.name} ORDER BY item")
-                    batches = self._while_going_on(relation.to_arrow_reader(BATCH))
-                    groups = near_texts.groups(batches, scratch=self._home)
-                self._text_groups[items.name] = groups.astype(np.int32)
-            return self._text_groups[items.name]
+
+        def compare() -> Int32s:
+            text = identifier(items.compared_text)
+            with self.cursor() as cursor:
+                relation = cursor.sql(f"SELECT {text} FROM {items.name} ORDER BY item")
+                batches = self._while_going_on(relation.to_arrow_reader(BATCH))
+                return near_texts.groups(batches, scratch=self._home).astype(np.int32)
+
+        return self._once(f"texts of {items.name}", compare)
 
     def _while_going_on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
         for batch in batches:
@@ -265,10 +268,6 @@ class Corpus:
             names = [column[0] for column in result.description]
             while batch := result.fetchmany(ROWS):
                 yield [dict(zip(names, map(plain, row), strict=True)) for row in batch]
-
-    def once(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
-        """`rows` of a query on a version's table, cached: the result never changes."""
-        return self._once(sql, tuple(values))
 
     def run(self) -> Run | None:
         """The last run that ended well, one object until the next run; None if OUT has none."""

@@ -37,6 +37,8 @@ MOST_LABELS = 20  # names, the most frequent ones
 SKIPPED = frozenset({"sha256", "generation", "blob", "word_times", "heard", "turns"})
 LONGEST = 65_536  # characters shown of a text
 LABELS = "MAP(VARCHAR, VARCHAR)"  # DuckDB's type of the column `labels`
+#: SQL: the place of a ledger's row, the same each time that a version is read.
+NUMBERED = 'row_number() OVER (ORDER BY recording, start, "end", utterance) - 1'
 LARGEST = "1e300"  # larger numbers, which may have no finite sum or difference, are shown as null
 
 TABLES = ("ledger.", "utterances.")  # beginnings of the names of a version's tables
@@ -74,7 +76,7 @@ def load(
                 f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
                 "CASE WHEN trim(text) = '' THEN 0 ELSE "
                 "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 END AS spoken "
-                f"FROM ({_select(views, _numbered(cursor))})"
+                f"FROM ({_select(views)})"
             )
         # A page is a hundred rows from anywhere: without an index, each reads a block of every
         # column.
@@ -118,19 +120,6 @@ def compared(columns: Collection[str]) -> str:
 
 def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
-
-
-def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
-    """The ledger with `item`, the place of a row by recording, start, end and id: the same each
-    time that a version is read. A ledger is in this order, which is cheap to verify."""
-    back = cursor.execute(
-        'SELECT count(*) FROM (SELECT recording, start, "end", utterance, '
-        'lag(recording) OVER () AS r, lag(start) OVER () AS s, lag("end") OVER () AS e, '
-        "lag(utterance) OVER () AS u FROM ledger) "
-        'WHERE (r, s, e, u) > (recording, start, "end", utterance)'
-    ).fetchall()[0][0]
-    by = 'ORDER BY recording, start, "end", utterance' if back else ""
-    return f"SELECT row_number() OVER ({by}) - 1 AS item, * FROM ledger"
 
 
 @contextmanager
@@ -267,9 +256,9 @@ def parquet_glob(path: Path) -> str:
     return str(path / "**" / "*.parquet") if path.is_dir() else str(path)
 
 
-def _select(views: Mapping[str, Types], ledger: str) -> str:
+def _select(views: Mapping[str, Types]) -> str:
     u, d = views.get("utterances", {}), views.get("facts", {})
-    joins = [f"FROM ({ledger}) l"]
+    joins = [f"FROM (SELECT {NUMBERED} AS item, * FROM ledger) l"]
     expressions: dict[str, list[str]] = {name: [] for name in FIRST + PLACE}
     kinds: dict[str, str] = {}
     taken = {_compared(name) for name in (*HIDDEN, *FIRST, *PLACE)}

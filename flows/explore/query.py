@@ -129,7 +129,7 @@ def rows(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     single = dict(asked)
     chosen = choice(items.columns, asked)
     where = f"FROM {items.name} WHERE {chosen.sql}"
-    whole = corpus.once(
+    whole = corpus.rows(
         f"SELECT count(*) AS total, coalesce(sum(seconds), 0) / 3600 AS hours {where}",
         chosen.values,
     )[0]
@@ -167,25 +167,12 @@ def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     asked = [*asked, ("spans", "1")]
     single = dict(asked)
     chosen = choice(items.columns, asked)
-    whole = corpus.once(
+    whole = corpus.rows(
         "SELECT count(DISTINCT recording) AS total, coalesce(sum(seconds), 0) / 3600 AS hours "
         f"FROM {items.name} WHERE {chosen.sql}",
         chosen.values,
     )[0]
-    # First choose them by their sort keys alone; then read all their columns.
     by = order(RECORDINGS, single.get("sort"), "recording")
-    key = (single.get("sort") or "recording").removeprefix("-")
-    first = "" if key == "recording" else f", {_SUMMED[key][1]} AS {identifier(key)}"
-    grouped = f"SELECT recording{first} FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
-    names = corpus.once(
-        f"SELECT recording FROM ({grouped}) ORDER BY {by} {page(single)}", chosen.values
-    )
-    wanted = [row["recording"] for row in names]
     summed = ", ".join(f"{sql} AS {identifier(name)}" for name, (_, sql) in _SUMMED.items() if sql)
-    unordered = corpus.rows(
-        f"SELECT recording, {summed} FROM {items.name} WHERE {chosen.sql} AND recording IN "
-        f"({', '.join('?' * len(wanted)) or 'NULL'}) GROUP BY recording",
-        [*chosen.values, *wanted],
-    )
-    by_name = {row["recording"]: row for row in unordered}
-    return {"rows": [by_name[name] for name in wanted], **whole}
+    grouped = f"SELECT recording, {summed} FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
+    return {"rows": corpus.rows(f"{grouped} ORDER BY {by} {page(single)}", chosen.values), **whole}

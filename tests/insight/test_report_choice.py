@@ -196,6 +196,7 @@ def test_packaged_ones_are_the_least_certain(hundred: Hundred) -> None:
     assert "u54" not in doubt  # no error at all is no doubt
     near = hundred.ids(found, "packaged", "near a limit")
     assert near["u51"].measure == "language_probability"
+    assert 30.0 not in {why.limit for why in near.values()}, "the longest has 6.7 s"
     inside = hundred.ids(found, "filter.too_short", "just inside")
     assert set(inside) == {"u20", "u21"}  # 1.75 and 1.8 s, the shortest that were kept
     assert inside["u20"].limit == 0.7

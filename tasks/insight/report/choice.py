@@ -197,12 +197,15 @@ class Choosing:
 
     def _near(self) -> list[Pick]:
         """Packaged ones nearest to any limit, at most two for each limit."""
-        picks = []
-        for side in self.sides:
+        picks: list[Pick] = []
+        measures = [column(side.measure) for side in self.sides]
+        ends = (f"quantile_cont({m}, {[*MIDDLE]}) FILTER (isfinite({m}))" for m in measures)
+        sql = f"SELECT {', '.join(['count(*)', *ends])} FROM spans WHERE kept"
+        [[_, *middles]] = self._database.execute(sql).fetchall()
+        for side, middle in zip(self.sides, middles, strict=True):
+            unit = (middle[1] - middle[0] if middle else 0.0) or abs(side.limit) or 1.0
             why = Why(PACKAGED, "near a limit", side.measure, None, side.limit, side.side)
-            ends = (f"quantile_cont({column(side.measure)}, {share})" for share in MIDDLE)
-            middle = f"(SELECT {' - '.join(ends)} FROM spans WHERE kept)"
-            key = f"abs({side.distance}) / coalesce(nullif({middle}, 0), {abs(side.limit) or 1.0})"
+            key = f"abs({side.distance}) / {unit!r}"
             picks += self.first(why, f"kept AND key <= {NEAR}", key, 2)
         return _smallest(picks, self.most)
 

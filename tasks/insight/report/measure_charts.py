@@ -99,25 +99,21 @@ def histogram_of(spans: Spans, name: str) -> JsonObject | None:
     members = [("all", "", slice(None)), *spans.groups]
     groups: list[JsonObject] = []
     for kind, group, rows in members:
-        spread = spread_of(values[rows], spans.packaged[rows])
-        if spread["items"]:
+        of_group, is_known, is_kept = values[rows], is_finite[rows], spans.packaged[rows]
+        if is_known.any():
             sums = np.bincount(bins[rows], spans.seconds[rows] / 3600, NO_BAR + 1)
             hours = {"kept": short(sums[BINS:NO_BAR]), "other": short(sums[:BINS])}
-            groups.append({"kind": kind, "name": group, **hours, **spread})
+            every, kept = of_group[is_known], of_group[is_known & is_kept]
+            quantiles = {"spread": spread_of(every), "spread_kept": spread_of(kept)}
+            counts = {"items": len(every), "items_kept": len(kept)}
+            groups.append({"kind": kind, "name": group, **hours, **counts, **quantiles})
     missing = len(values) - len(finite)
     return {"name": name, "low": low, "high": high, "groups": groups, "missing": missing}
 
 
-def spread_of(values: Float64s, packaged: Bools) -> JsonObject:
-    """Numbers and quantiles of the finite values, of all and of packaged utterances."""
-    finite = np.isfinite(values)
-    every, kept = values[finite], values[finite & packaged]
-    return {
-        "items": len(every),
-        "spread": np.quantile(every, SPREAD).tolist() if len(every) else None,
-        "items_kept": len(kept),
-        "spread_kept": np.quantile(kept, SPREAD).tolist() if len(kept) else None,
-    }
+def spread_of(values: Float64s) -> list[float] | None:
+    quantiles: list[float] = np.quantile(values, SPREAD).tolist() if len(values) else []
+    return quantiles or None
 
 
 def short(numbers: Iterable[float], digits: int = 5) -> list[float]:
@@ -160,29 +156,23 @@ def sliders(spans: Spans, name: str, low: float, high: float) -> list[JsonObject
 
 
 def _curve(
-    values: Float64s, seconds: Float64s, side: Side, edges: Float64s, today: float | None
+    values: Float64s, seconds: Float64s, side: Side, positions: Float64s, today: float | None
 ) -> JsonObject:
     """The curve of a limit over these rows; NaN: no position drops the row."""
-    # Utterances and their seconds by the number of positions that their value has passed; the last
-    # entry is for those that every position keeps.
-    place = np.searchsorted(edges, values, "right" if side == "min" else "left")
-    place[np.isnan(values)] = len(edges) + 1
-    count = np.bincount(place, minlength=len(edges) + 2)
-    length = np.bincount(place, seconds, len(edges) + 2)
-    spared_count, spared_seconds = count[-1], length[-1]
-    count, length = count[:-1], length[:-1]
-    positions: list[float | None] = [*edges.tolist(), None]
-    items, lengths = count.cumsum(), length.cumsum()  # kept: values <= position
-    if side == "min":  # kept: values >= position; without a limit, all
-        items, lengths = count[::-1].cumsum()[::-1], length[::-1].cumsum()[::-1]
-        positions = [None, *positions[:-1]]
+    is_free, sign = np.isnan(values), -1 if side == "min" else 1  # -x <= -limit: x >= limit
+    order = np.argsort(sign * values[~is_free])
+    ranked, lengths = sign * values[~is_free][order], seconds[~is_free][order]
+    edges = np.append(-np.inf, positions) if side == "min" else np.append(positions, np.inf)
+    kept = np.searchsorted(ranked, sign * edges, "right")  # rows at each position
+    names = [float(edge) if math.isfinite(edge) else None for edge in edges]
+    hours = np.append(0.0, lengths.cumsum())[kept] + seconds[is_free].sum()
     return {
         "side": side,
         "today": today,
-        "at": positions.index(today),
-        "positions": positions,
-        "hours": short((lengths + spared_seconds) / 3600, 9),
-        "items": (items + spared_count).tolist(),
+        "at": names.index(today),
+        "positions": names,
+        "hours": short(hours / 3600, 9),
+        "items": (kept + is_free.sum()).tolist(),
     }
 
 

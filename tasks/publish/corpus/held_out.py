@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -355,14 +355,21 @@ def _of_hashes(one: Excluded, where: str) -> pa.Table:
     return items
 
 
-def texts_of(sets: Iterable[HeldOut]) -> tuple[list[tuple[int, str]], Sketches]:
-    """(index of the set, item) of each text of all sets, and their sketches."""
-    owners, tables = list[tuple[int, str]](), [ITEMS.empty_table()]
+Owner = tuple[int, str]  # the index of a set, and an item of it
+
+
+def having(sets: Sequence[HeldOut], column: str) -> tuple[list[Owner], pa.Table]:
+    """The items of all sets that have a value in this column."""
+    owners, parts = list[Owner](), [ITEMS.empty_table()]
     for number, one in enumerate(sets):
-        table = one.items.filter(one.items["high"].is_valid())
-        owners += [(number, item) for item in table["item"].to_pylist()]
-        tables.append(table)
-    whole = pa.concat_tables(tables)
+        parts.append(one.items.filter(one.items[column].is_valid()))
+        owners += [(number, item) for item in parts[-1]["item"].to_pylist()]
+    return owners, pa.concat_tables(parts)
+
+
+def texts_of(sets: Sequence[HeldOut]) -> tuple[list[Owner], Sketches]:
+    """The texts of all sets, and their sketches."""
+    owners, whole = having(sets, "high")
     long = whole["bands"].is_valid().to_numpy()
     bands = np.zeros((len(whole), text_sketches.BANDS), np.uint64)
     data = b"".join(whole["bands"].drop_null().to_pylist())

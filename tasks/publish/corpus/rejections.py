@@ -30,7 +30,7 @@ from ...speech.embedding import SIZE
 from ...storage import queries, tables
 from .. import corpus
 from . import held_out
-from .held_out import ITEMS, HeldOut
+from .held_out import HeldOut, Owner
 
 #: Rejections: `at` is the number of a row or of a clip, the other columns say why.
 REJECTED = pa.schema(
@@ -150,10 +150,10 @@ def of_corpus(
     rejections = [REJECTED.empty_table()]
     sets = held_out.read(job)
     met = [*_meetings(job, rows, sets)]
-    rejections += rows.reject((one.row, one.rejection) for one in met)
-    numbers = pa.array([one.row for one in met], pa.int64())
+    rejections += rows.reject((row, rejection) for row, _, rejection in met)
+    numbers = pa.array([row for row, *_ in met], pa.int64())
     dropped = pc.is_in(numbers, pa.concat_tables(rejections)["at"]).to_pylist()
-    clips = Counter(one.number for one, is_dropped in zip(met, dropped, strict=True) if is_dropped)
+    clips = Counter(number for (_, number, _), drops in zip(met, dropped, strict=True) if drops)
     test_sets = [held_out.described(one, clips[number]) for number, one in enumerate(sets)]
     # The state of plug-ins that this job does not use is passed on, too.
     kept_frozen = {} if job.package.refit else dict(frozen)
@@ -175,7 +175,7 @@ def entered(outcomes: pa.Table, rejected: pa.Table | None, of: pa.Array) -> pa.T
     if rejected is None:
         return outcomes
     place = np.full(len(outcomes), -1)
-    place[rejected["at"].to_numpy()] = np.arange(len(rejected))
+    place[rejected["at"].to_numpy()[::-1]] = np.arange(len(rejected))[::-1]  # the first counts
     applies = pc.and_(pa.array(place >= 0), pc.is_in(outcomes["outcome"], of))
     late = {"outcome": pa.scalar("dropped"), "stage": pa.scalar("package")}
     for field in outcomes.schema:
@@ -203,12 +203,17 @@ class Meeting(NamedTuple):
     """A clip that meets an item."""
 
     row: int
-    number: int  # of the set
-    rejection: Rejection
+    owner: Owner  # of the item
+    what: str  # it has of the item
+    value: float | None = None
+    threshold: float | None = None
 
 
-def _meetings(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
-    """The kept rows that meet an item, each once: by text, sound, voice or speaker."""
+def _meetings(
+    job: Job, rows: Rows, sets: Sequence[HeldOut]
+) -> Iterator[tuple[int, int, Rejection]]:
+    """The kept rows that meet an item, each once: by text, sound, voice or speaker; with the number
+    of the item's set."""
     done = set[int]()
     ways: dict[str, Callable[[Rows, Sequence[HeldOut]], Iterator[Meeting]]] = {
         "high": _by_text,
@@ -220,7 +225,9 @@ def _meetings(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting
         if any(one.items[column].null_count < len(one.items) for one in sets):
             met = [meeting for meeting in meetings(rows, sets) if meeting.row not in done]
             done |= {meeting.row for meeting in met}
-            yield from met
+            for row, (number, item), what, value, limit in met:
+                detail = f"{what} of {item} in the test set {sets[number].name}"
+                yield row, number, Rejection(REASON, value, limit, detail)
 
 
 def _by_text(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
@@ -231,11 +238,9 @@ def _by_text(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
         kept = pc.if_else(table["kept"], text, pa.scalar(None, pa.string()))
         met = lookup.meet(kept.combine_chunks())
         for place in np.flatnonzero(met.item >= 0).tolist():
-            number, item = owners[int(met.item[place])]
             share = round(float(met.share[place]), 3)
             how = "the text" if share == 1 else "nearly the text"
-            detail = f"{how} of {item} in the test set {sets[number].name}"
-            yield Meeting(first + place, number, Rejection(REASON, share, LEAST_SHARE, detail))
+            yield Meeting(first + place, owners[int(met.item[place])], how, share, LEAST_SHARE)
         first += len(table)
 
 
@@ -244,54 +249,41 @@ def _by_sound(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting
 
     _, settings = plugins.FILTERS.resolve(held_out.fingerprinting(job))
     assert isinstance(settings, duplicate.Settings)
-    owners, prints = list[tuple[int, str]](), [ITEMS.empty_table()["print"]]
-    for number, one in enumerate(sets):
-        sounds = one.items.filter(one.items["print"].is_valid())
-        owners += [(number, item) for item in sounds["item"].to_pylist()]
-        prints.append(sounds["print"])
-    chunks = [chunk for column in prints for chunk in column.chunks]
-    for copy in duplicate.met(pa.chunked_array(chunks, pa.large_binary()), rows, settings):
-        number, item = owners[copy.item]
-        detail = f"the {'samples' if copy.exact else 'sound'} of {item} in the test set "
-        rejection = Rejection(REASON, copy.error, settings.max_error, detail + sets[number].name)
-        yield Meeting(copy.row, number, rejection)
+    owners, items = held_out.having(sets, "print")
+    for copy in duplicate.met(items["print"], rows, settings):
+        what = f"the {'samples' if copy.exact else 'sound'}"
+        yield Meeting(copy.row, owners[copy.item], what, copy.error, settings.max_error)
 
 
 def _by_voice(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
     """The rows whose voice is that of an item; of several, the nearest counts."""
     for number, one in enumerate(sets):
-        items = one.items.filter(one.items["voice"].is_valid())
-        names, voices, first = items["item"].to_pylist(), vectors(items["voice"]), 0
-        for table in rows.tables("voice", "kept"):
+        items, first = one.items.filter(one.items["voice"].is_valid()), 0
+        names, voices, least = items["item"].to_pylist(), vectors(items["voice"]), one.voice_cosine
+        for table in rows.tables("voice", "kept") if names else ():
             heard = pc.and_(table["kept"], table["voice"].is_valid())
             places = np.flatnonzero(heard.to_numpy(zero_copy_only=False))
             cosines = vectors(table["voice"].filter(heard)) @ voices.T
-            for place, row in zip(places.tolist(), cosines if len(names) else (), strict=False):
+            for place, row in zip(places.tolist(), cosines, strict=True):
                 nearest = int(row.argmax())
                 cosine = round(float(row[nearest]), 6)
-                if cosine >= one.voice_cosine:
-                    detail = f"the voice of {names[nearest]} in the test set {one.name}"
-                    rejection = Rejection(REASON, cosine, one.voice_cosine, detail)
-                    yield Meeting(first + place, number, rejection)
+                if cosine >= least:
+                    owner = number, names[nearest]
+                    yield Meeting(first + place, owner, "the voice", cosine, least)
             first += len(table)
 
 
 def _by_speaker(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
     """The rows in which somebody speaks whom a set names."""
-    owner: dict[str, tuple[int, str]] = {}
-    for number, one in enumerate(sets):
-        named = one.items.filter(one.items["speaker"].is_valid())
-        for name, item in zip(named["speaker"].to_pylist(), named["item"].to_pylist(), strict=True):
-            owner.setdefault(name, (number, item))
+    owners, items = held_out.having(sets, "speaker")
+    first_owner = dict(zip(reversed(items["speaker"].to_pylist()), reversed(owners), strict=True))
     first = 0
     for table in rows.tables("speakers", "kept"):
         kept = table["kept"].to_pylist()
         for place, speakers in enumerate(table["speakers"].to_pylist()):
-            name = next((name for name in speakers or () if name in owner), None)
+            name = next((name for name in speakers or () if name in first_owner), None)
             if kept[place] and name is not None:
-                number, item = owner[name]
-                detail = f"the speaker {name} of {item} in the test set {sets[number].name}"
-                yield Meeting(first + place, number, Rejection(REASON, detail=detail))
+                yield Meeting(first + place, first_owner[name], f"the speaker {name}")
         first += len(table)
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ...accounting import summary
 from ...base import json_types
-from ...base.arrays import Bools, Float64s, Int64s
+from ...base.arrays import Float64s, Int64s
 from ...recording.locator import SECOND_LANGUAGE, SECOND_TEXT
 from ...recording.names import are_over_all
 from ...storage import tables
@@ -209,20 +209,33 @@ def of_dialogues(parts: Iterable[pa.Table]) -> json_types.Dialogues:
     windows = turns = backchannels = overlapping = transfers = 0
     shares: dict[str, list[int]] = {}
     for part in parts:
-        talk = _Talk(part)
-        windows += int(np.sum(pc.is_valid(part["turns"]).to_numpy()))
-        turns += len(talk.start)
-        backchannels += int(talk.backchannel.sum())
-        lengths += _steps(LENGTHS, talk.lengths)
-        offsets += _steps(OFFSETS, talk.offsets)
-        overlapping += int((talk.offsets < 0).sum())
-        transfers += len(talk.offsets)
-        speakers += np.bincount(talk.speakers, minlength=MOST_SPEAKERS + 1)[: MOST_SPEAKERS + 1]
+        column = part["turns"].combine_chunks()
+        row = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+        start, end, number, backchannel = (
+            column.flatten().field(name).to_numpy(zero_copy_only=False)
+            for name in ("start", "end", "number", "backchannel")
+        )
+        windows += len(column) - column.null_count
+        turns += len(start)
+        people = np.unique(np.stack([row, number]), axis=1)[0]  # each once in a row
+        counts = np.unique(people, return_counts=True)[1]
+        speakers += np.bincount(counts, minlength=MOST_SPEAKERS + 1)[: MOST_SPEAKERS + 1]
+        floor = ~np.asarray(backchannel, bool)
+        backchannels += int((~floor).sum())
+        start, end, row, number = (values[floor] for values in (start, end, row, number))
+        another = (row[1:] == row[:-1]) & (number[1:] != number[:-1])
+        offset = (start[1:] - end[:-1])[another]  # to another person's turn, negative in overlap
+        lengths += _steps(LENGTHS, end - start)
+        offsets += _steps(OFFSETS, offset)
+        overlapping += int((offset < 0).sum())
+        transfers += len(offset)
         for name in ("dialogue_overlap", "dialogue_silence"):
-            if name in part.column_names:
+            if name in part.column_names:  # ms of the share, and of all clips that have one
+                share, milliseconds = part[name].to_numpy(), 1000 * summary.seconds_of(part)
+                valued = ~np.isnan(share)
                 sums = shares.setdefault(name.removeprefix("dialogue_"), [0, 0])
-                for number, count in enumerate(_milliseconds(part, name)):
-                    sums[number] += count
+                sums[0] += int(np.rint((share * milliseconds)[valued]).sum())
+                sums[1] += int(np.rint(milliseconds[valued]).sum())
     return {
         "windows": windows,
         "turns": turns - backchannels,
@@ -250,34 +263,6 @@ def silent_backchannels(parts: Iterable[pa.Table]) -> int:
     return count
 
 
-class _Talk:
-    """The turns of some rows as flat arrays. `lengths`: of the turns that are not backchannels, s;
-    `offsets`: from such a turn's end to the start of another person's next one, s, negative in
-    overlap; `speakers`: people in each row."""
-
-    def __init__(self, part: pa.Table) -> None:
-        column = part["turns"].combine_chunks()
-        row = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
-        flat = column.flatten()
-        names = "start", "end", "number", "backchannel"
-        self.start, self.end, number, backchannel = (
-            flat.field(name).to_numpy(zero_copy_only=False) for name in names
-        )
-        self.backchannel: Bools = np.asarray(backchannel, bool)
-        self.speakers = _distinct(row, number)
-        floor = ~self.backchannel
-        start, end, row, number = (v[floor] for v in (self.start, self.end, row, number))
-        self.lengths: Float64s = end - start
-        another = (row[1:] == row[:-1]) & (number[1:] != number[:-1])
-        self.offsets: Float64s = (start[1:] - end[:-1])[another]
-
-
-def _distinct(row: Int64s, number: Int64s) -> Int64s:
-    """The number of people in each row that has turns. `row`, `number`: of each turn."""
-    pairs = np.unique(np.stack([row, number]), axis=1)
-    return np.unique(pairs[0], return_counts=True)[1].astype(np.int64)
-
-
 def _steps(bounds: tuple[float, float], seconds: Float64s) -> Int64s:
     """The number of these times in each step of STEP within `bounds`, s."""
     low, high = bounds
@@ -294,13 +279,3 @@ def _spread(steps: Int64s, low: float) -> json_types.TimeSpread | None:
     places = np.searchsorted(whole, np.array([0.05, 0.5, 0.95]) * whole[-1])
     least, median, most = (round(low + int(place) * STEP, 2) for place in places)
     return {"5 %": least, "median": median, "95 %": most}
-
-
-def _milliseconds(part: pa.Table, name: str) -> tuple[int, int]:
-    """(ms that the share in the column `name` is of the clips' time, ms of the clips); clips
-    without a share do not count."""
-    share = part[name].to_numpy()
-    length = part["num_samples"].to_numpy() / part["sample_rate"].to_numpy() * 1000
-    valued = ~np.isnan(share)
-    sums = np.rint((share * length)[valued]), np.rint(length[valued])
-    return int(sums[0].sum()), int(sums[1].sum())

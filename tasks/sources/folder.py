@@ -30,9 +30,8 @@ from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
 from ..storage import regular, urls
 from ..storage.local import stat_guard
-from . import _text_encoding
+from . import _text_encoding, table
 from ._archives import MOST, Archive, is_archive, listed
-from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import FolderTexts
 from ._folders import Object, objects_below
@@ -216,7 +215,7 @@ def notes(settings: Settings) -> list[str]:
     is_local = stat.S_ISDIR(status.st_mode) and not storage.is_url(root)
     if not is_local or settings.texts == "none":
         return []
-    return [*tables.sentences(root, _boundary(root, status, settings))]
+    return [*table.unread_lists(root, _boundary(root, status, settings))]
 
 
 def _hint(path: str) -> str:

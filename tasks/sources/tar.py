@@ -8,15 +8,19 @@ rule); the only one has any.
 
 from __future__ import annotations
 
+import io
 import os
 import posixpath
+import re
 import stat
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
+import numpy as np
 from pydantic import Field
 
 from ..base.errors import ItemError
@@ -26,15 +30,19 @@ from ..recording.guard import display_path
 from ..recording.names import display_text, safe_name
 from ..recording.packed import PACKINGS, Member
 from ..settings.base import READ
-from ..storage import bounds, urls
-from . import _columns, _lists
+from ..storage import bounds, regular, urls
+from . import _columns, _lists, _paths, jsonl
 from ._archives import COMPRESSED, Archive, in_one, is_tar, listed
 from ._beside import folders
 from ._folders import Containers, containers
-from ._lists import Entries, SpeakerSettings
+from ._lists import Entries, SpeakerSettings, bad_line, json_object, line_name
 from ._paths import Boundary, list_file, list_root, listed_name, resolve
-from ._tar_manifest import NAME, TarManifest
+from ._rows import Group, as_line, by_role
 
+MANIFEST = "tarred_audio_manifest.json"
+_NUMBER = re.compile(r"(\d{1,9})(?:\.\w+){1,2}\Z")
+_MANIFEST_ROLES = {**jsonl.NEMO, "id": ("id",)}
+_ANY = -1  # no tar is named
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _TEXTS = (".txt", ".json")
 _TOLD = ("text", "speaker", "language")
@@ -53,8 +61,8 @@ class Settings(SpeakerSettings):
 def gives(settings: Settings) -> str:
     texts = "members of the same key (.txt, .json)"
     homes = {os.path.dirname(path) for _, path in _tars(settings).files}
-    if any(urls.named(f"{home}/{NAME}") for home in homes):
-        texts = f"{NAME} (text, speaker, lang, offset, duration, channel)"
+    if any(urls.named(f"{home}/{MANIFEST}") for home in homes):
+        texts = f"{MANIFEST} (text, speaker, lang, offset, duration, channel)"
     return f"tar: audio from its members, text from {texts}"
 
 
@@ -83,7 +91,7 @@ def recordings(settings: Settings) -> Entries:
 
 def _tars(settings: Settings) -> Containers:
     path = settings.path
-    if os.path.basename(path) == NAME:  # stands for the tars beside it
+    if os.path.basename(path) == MANIFEST:  # stands for the tars beside it
         path = os.path.dirname(path) or "."
     return containers(
         path, lambda name: name.lower().endswith(_ENDINGS), "tar", settings.follow_links
@@ -96,7 +104,7 @@ _Tars = Iterable[tuple[str, str] | Recording | Ignored]
 
 def _found(tars: Containers) -> _Tars:
     for entry in tars.ignored:
-        is_manifest = entry.reason == "extension" and posixpath.basename(entry.path) == NAME
+        is_manifest = entry.reason == "extension" and posixpath.basename(entry.path) == MANIFEST
         yield Ignored(entry.path, folders.READ) if is_manifest else entry
     yield from ((safe_name(name), path) for name, path in tars.files)
 
@@ -110,11 +118,11 @@ def _listed(list_path: str, root: str) -> _Tars:
                 raise ValueError("not a path: the line is binary or too long")
             path = resolve(root, line.strip())
         except (ItemError, ValueError) as error:
-            yield _lists.bad_line(list_path, number, error)
+            yield bad_line(list_path, number, error)
             continue
         name = listed_name(path, line.strip(), root)
         if name in seen:
-            yield Ignored(_lists.line_name(list_path, number), "duplicate_line")
+            yield Ignored(line_name(list_path, number), "duplicate_line")
             continue
         seen.add(name)
         yield name, path
@@ -125,7 +133,7 @@ def _all(tars: _Tars, language: str | None, boundary: Boundary) -> Entries:
     manifests: dict[str, TarManifest | None] = {}  # by path
 
     def entries_of(name: str, archive: Archive) -> Entries:
-        path = f"{os.path.dirname(archive.path)}/{NAME}"
+        path = f"{os.path.dirname(archive.path)}/{MANIFEST}"
         if path not in manifests:
             reads = urls.named(path) and not boundary.outside(path)
             manifests[path] = TarManifest(path, boundary.opener, language) if reads else None
@@ -137,7 +145,7 @@ def _all(tars: _Tars, language: str | None, boundary: Boundary) -> Entries:
         else:
             yield tar
     for manifest in filter(None, manifests.values()):
-        yield from in_one(NAME, manifest.path, manifest.unused())
+        yield from in_one(MANIFEST, manifest.path, manifest.unused())
 
 
 @dataclass
@@ -261,3 +269,89 @@ class _Listing:
                 yield recording
             else:
                 yield from self.described(recording)
+
+
+# NeMo's manifest of a folder of tars: a line for each clip in them.
+#
+#     {"audio_filepath": "a.wav", "shard_id": 0, "duration": 4.0, "text": …[, "offset": …]}
+#
+# `shard_id` is the number at the end of the tar's name (`audio_0.tar`). A member is known by its
+# name without folders and ending; a line's may end in `-sub1`, where several are of one member.
+
+#: The lines of each member of a tar, by its name, with their numbers.
+Lines = dict[str, list[tuple[int, dict[str, object]]]]
+
+
+class TarManifest:
+    """A manifest, which is read tar by tar; it holds 17 bytes a line. `language`: the source's."""
+
+    def __init__(self, path: str, opener: regular.Opener, language: str | None) -> None:
+        self.path, self._opener, self._language = path, opener, language
+        self._tars, self._starts = array("q"), array("q")  # of each line
+        self._bad: dict[int, ItemError | ValueError] = {}
+        for start, line in self._lines():
+            self._starts.append(start)
+            try:
+                number = _record(line).get("shard_id")
+                if number is None:
+                    number = _ANY
+                elif not isinstance(number, int) or not 0 <= number < 1 << 31:
+                    raise ValueError("its shard_id is not the number of a tar")
+                self._tars.append(number)
+            except ValueError as error:
+                self._tars.append(_ANY)
+                self._bad[len(self._tars)] = error
+        self._used = bytearray(len(self._tars))
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Each line and where it begins."""
+        start = 0
+        with self._file() as file:
+            while line := file.readline(bounds.MAX_LINE_BYTES):
+                yield start, line
+                start += len(line)
+
+    def _file(self) -> io.BufferedReader:
+        return io.BufferedReader(cast(io.RawIOBase, unreachable.opened(self.path, self._opener)))
+
+    def of_tar(self, name: str) -> Callable[[Recording], Entries]:
+        """Describes the members of the tar `name`."""
+        numbered = _NUMBER.search(name)
+        wanted = [_ANY, int(numbered[1])] if numbered else [_ANY]
+        lines: Lines = {}
+        with self._file() as file:
+            for index in np.flatnonzero(np.isin(np.array(self._tars), wanted)).tolist():
+                if index + 1 not in self._bad:
+                    file.seek(self._starts[index])
+                    record = _record(file.readline(bounds.MAX_LINE_BYTES))
+                    member = _paths.stem(str(record.get("audio_filepath"))).split("-sub")[0]
+                    lines.setdefault(member, []).append((index + 1, record))
+        return partial(self._described, lines)
+
+    def _described(self, lines: Lines, member: Recording) -> Entries:
+        """A member of a tar as its lines describe it; skipped if there is none."""
+        group = Group()
+        about = lines.pop(_paths.stem(member.path), [])
+        if not about:
+            yield Ignored(member.path, "not_listed")
+        for number, record in about:
+            self._used[number - 1] = True
+            row = by_role(record, _MANIFEST_ROLES, "the member")  # whose name is not used
+            row.from_start = True
+            try:
+                if why_not := group.add(as_line(row, "/", self._language)):
+                    yield Ignored(line_name(self.path, number), why_not)
+            except (ItemError, ValueError) as error:
+                yield bad_line(self.path, number, error)
+        yield from group.recordings(lambda part: part.described(member))
+
+    def unused(self) -> Entries:
+        """The lines that cannot be read, or of which no tar had the audio."""
+        missing = ItemError("missing", "no tar of its shard_id has a member of this name")
+        for number, used in enumerate(self._used, 1):
+            if not used:
+                yield bad_line(self.path, number, self._bad.get(number, missing))
+
+
+def _record(line: bytes) -> dict[str, object]:
+    return json_object(line.decode("utf-8", "surrogateescape"))

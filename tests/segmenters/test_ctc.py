@@ -25,8 +25,8 @@ from uttermill.tasks.plugins.contracts.segmenters import Emissions, RecordingTra
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.scoring import ctc_path
 from uttermill.tasks.scoring.alphabet import Spelling
-from uttermill.tasks.segmenters import _forced as forced
 from uttermill.tasks.segmenters import aligned
+from uttermill.tasks.segmenters.aligned import _by_scores
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.stages import whole_transcript
@@ -201,7 +201,7 @@ def test_confidence_says_how_well_it_was_heard() -> None:
     emissions = Emissions(LETTERS, ((1.0, len(scores) * 0.02, logs(np.array(scores))),))
     speech = ((1.0, 1.0 + len(scores) * 0.02),)
     heard = RecordingTranscript((), speech, "en", emissions)
-    first, second, third = forced.spoken("One two. Three four. Five six.", heard)
+    first, second, third = _by_scores("One two. Three four. Five six.", heard)
     assert min(first.match, third.match) > 0.95
     assert second.match < 0.3
     assert second.span is None

@@ -3,13 +3,13 @@ what they measure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from ..accounting import ledger, summary
 from ..base import schema
 from ..base.errors import CODES
-from ..plugins.rules import Allowed, Rule
+from ..plugins.rules import Allowed
 from ..settings.job import Job
 from ..shard_store import enhanced
 from ..shard_store.text_values import text_columns
@@ -22,17 +22,23 @@ def meanings(job: Job, names: Iterable[str]) -> dict[str, str]:
     by_rule: dict[str, dict[str, None]] = {}
     for stage, rules in limits.rules_by_stage(job).items():
         for rule in rules:
-            for reason, limit in _limits(rule):
+            if isinstance(rule, Allowed):
+                ways = [(rule.reason, f"is not one of {', '.join(rule.values)}")]
+            else:
+                sides = (rule.min, "below", rule.low), (rule.max, "above", rule.high)
+                ways = [
+                    (code, f"{side} {n:g}") for n, side, code in sides if n is not None and code
+                ]
+            for reason, limit in ways:
                 unit, meaning = measures.get(rule.column, ("", ""))
                 unit = "" if unit in ("", "1") else f"{unit}, "
                 words = f"{rule.column} {limit}{f' ({unit}{meaning})' if meaning else ''}"
                 by_rule.setdefault(f"{stage}.{reason}", {})[words] = None
-    meanings = dict[str, str]()
-    for name in names:
-        code = name.partition(".")[2]
-        spelled = MEANINGS.get(code, code.replace("_", " "))
-        meanings[name] = " or ".join(by_rule.get(name, ())) or spelled
-    return meanings
+    codes = {name: name.partition(".")[2] for name in names}
+    return {
+        name: " or ".join(by_rule.get(name, ())) or MEANINGS.get(code, code.replace("_", " "))
+        for name, code in codes.items()
+    }
 
 
 def units(job: Job) -> dict[str, tuple[str, str]]:
@@ -43,16 +49,6 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
     about["cer"] = ("", "character errors / characters of the reference")
     about["seconds"] = ("s", "length of the utterance")
     return {**about, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
-
-
-def _limits(rule: Rule) -> Iterator[tuple[str, str]]:
-    """(reason, the limit in words) of each way in which a rule rejects."""
-    if isinstance(rule, Allowed):
-        yield rule.reason, f"is not one of {', '.join(rule.values)}"
-        return
-    for limit, word, reason in ((rule.min, "below", rule.low), (rule.max, "above", rule.high)):
-        if limit is not None and reason:
-            yield reason, f"{word} {limit:g}"
 
 
 # What the stable reasons of the ledger mean, apart from those of rules, which follow from their

@@ -139,7 +139,13 @@ def columns_of(rows: pa.Table, texts: bool = True) -> dict[str, pa.ChunkedArray 
     of their normalised form; null without `texts`."""
     words = words_of(rows).to_pylist() if texts else [None] * len(rows)
     hashes = [hashlib.sha256(text.encode()).hexdigest() if text else None for text in words]
-    names = speakers_in(rows), _files_in(rows), rows["sha256"], pa.array(hashes, pa.string())
+    files = rows["recording"]
+    if "channel" in rows.column_names and rows["channel"].null_count < len(rows):
+        # Without its channel: the channels of a call must share a split, because each side is
+        # faintly audible in the other.
+        of_file = pc.replace_substring_regex(files, r"#\d+$", "")
+        files = pc.if_else(pc.is_valid(rows["channel"]), of_file, files)
+    names = speakers_in(rows), files, rows["sha256"], pa.array(hashes, pa.string())
     return dict(zip(KINDS, names, strict=True))
 
 
@@ -160,16 +166,6 @@ def talking_in(rows: pa.Table, linked: Speakers | None = None) -> pa.Table:
     talking = pa.table({"row": row, "name": speakers_in(people)}).cast(TALKING)
     named = talking.filter(pc.is_valid(talking["name"]))
     return named.group_by(TALKING.names, use_threads=False).aggregate([]).select(TALKING.names)
-
-
-def _files_in(rows: pa.Table) -> pa.ChunkedArray:
-    """The name of each row's recording, without its channel: the channels of a call must share a
-    split, because each side is faintly audible in the other."""
-    names = rows["recording"]
-    if "channel" not in rows.column_names or rows["channel"].null_count == len(rows):
-        return names
-    of_file = pc.replace_substring_regex(names, r"#\d+$", "")
-    return pc.if_else(pc.is_valid(rows["channel"]), of_file, names)
 
 
 def words_of(rows: pa.Table) -> pa.ChunkedArray | pa.Array:

@@ -314,7 +314,12 @@ def named(
     clashing = {
         number: known_voices.first[longest[number]] for number in new if called[number] in taken
     }
-    texts = _keys_of(parts, clashing) if clashing else {}
+    texts, begin = dict[int, str](), 0
+    for part in parts() if clashing else ():
+        for number, row in clashing.items():
+            if begin <= row < begin + part.num_rows:
+                texts[number] = voices(part.slice(int(row) - begin, 1))[0]
+        begin += part.num_rows
     for number in new:
         name, attempts = called[number], counting(1)
         while number in texts and name in taken:
@@ -325,14 +330,3 @@ def named(
     return [names[number] for number in range(count)], {
         old: names[number] for old, number in renamed.items() if number < count
     }
-
-
-def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
-    """The key of each group's voice; `rows`: the row of that voice, by group."""
-    key_of_group, begin = {}, 0
-    for part in parts():
-        for number, row in rows.items():
-            if begin <= row < begin + part.num_rows:
-                key_of_group[number] = voices(part.slice(int(row) - begin, 1))[0]
-        begin += part.num_rows
-    return key_of_group

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import yaml
@@ -125,6 +125,11 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
     counts = gathered.summary
     table = staging / UTTERANCES_FILE
     clips = composition.of_utterances(tables.row_groups(table, composition.COLUMNS))
+    features: json_types.JsonObject = {}  # settings of those that formats compute
+    for plugin in job.package.formats:
+        module, settings = plugins.FORMATS.resolve(plugin)
+        if computed := module.described(settings, job.resample.rate):
+            features[plugin.use] = computed
     facts: json_types.DatasetJson = {
         "format": 1,
         "version": gathered.version,
@@ -159,7 +164,7 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
         "mixed": index.mixed(job.out) or None,
         "leaks": gathered.leaks or None,
         "annotations": composition.of_annotations(table) or None,
-        "features": _features(job) or None,
+        "features": features or None,
         "models": _models(job) or None,
         "reviews": decision_log.described(job) or None,
         "pii": composition.of_personal_data(table) or None,
@@ -179,16 +184,6 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
         more["text_marks"] = text_marks.counts(marks, tables.row_groups(table, ("text",)))
     stated = {name: value for name, value in more.items() if value is not None}
     return cast(json_types.DatasetJson, {**facts, **stated})
-
-
-def _features(job: Job) -> json_types.JsonObject:
-    """Settings of the features that formats compute, by format; nothing for formats of audio."""
-    described: json_types.JsonObject = {}
-    for plugin in job.package.formats:
-        module, settings = plugins.FORMATS.resolve(plugin)
-        if facts := module.described(settings, job.resample.rate):
-            described[plugin.use] = facts
-    return described
 
 
 def _models(job: Job) -> list[json_types.ModelLicence]:
@@ -227,16 +222,6 @@ def intact(text: bytes, seal: str) -> bool:
 
 
 # README.md.
-
-
-class Reading(NamedTuple):
-    """How to read one format."""
-
-    name: str
-    summary: str
-    paths: list[str]  # lines of its documentation
-    language: str  # of the code
-    code: str  # empty: it has none
 
 
 @cache
@@ -301,7 +286,9 @@ def _without_folders(value: object) -> object:
     return value
 
 
-def _formats(facts: json_types.DatasetJson, tars: Mapping[str, int]) -> Iterator[Reading]:
+def _formats(facts: json_types.DatasetJson, tars: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """How to read each format: its summary, the lines of its documentation about paths, and code,
+    empty if it has none."""
     split = "train" if "train" in facts["splits"] else next(iter(facts["splits"]), "train")
     options = {entry["use"]: entry for entry in facts["settings"]["package"]["formats"]}
     for name in facts["formats"]:
@@ -322,7 +309,11 @@ def _formats(facts: json_types.DatasetJson, tars: Mapping[str, int]) -> Iterator
             last=tars.get(split, 1) - 1,
             group="train_ds" if split == "train" else "validation_ds",
         )
-        yield Reading(name, " ".join(docs[0].split()), lines, language, filled)
+        summary = " ".join(docs[0].split())
+        yield {
+            **{"name": name, "summary": summary, "paths": lines},
+            **{"language": language, "code": filled},
+        }
 
 
 def cell(words: str) -> str:

@@ -51,14 +51,14 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     entries: list[ReaderDrop] = []
     for (use, split), counts in _count(version, limits).items():
         reader, (clips, foreign, *all_dropped) = limits[use], counts.tolist()
-        drops: list[tuple[str, float | None, int, str]] = []
-        if foreign:
-            warning = _other_language(use, split, reader, foreign, clips)
-            drops.append(("language", None, foreign, warning))
-        for bound, dropped in zip(reader.bounds, all_dropped, strict=True):
-            if dropped:
-                warning = _sentence(use, split, reader, bound, dropped, clips, segmenter)
-                drops.append((bound.setting, bound.limit, dropped, warning))
+        bounds = zip(reader.bounds, all_dropped, strict=True)
+        drops = [
+            ("language", None, foreign, _other_language(use, split, reader, foreign, clips)),
+            *(
+                (b.setting, b.limit, n, _sentence(use, split, reader, b, n, clips, segmenter))
+                for b, n in bounds
+            ),
+        ]
         entries += [
             {
                 "format": use,
@@ -70,6 +70,7 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
                 "warning": warning,
             }
             for setting, limit, dropped, warning in drops
+            if dropped
         ]
     return entries
 

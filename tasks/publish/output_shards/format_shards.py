@@ -4,7 +4,7 @@ previous version it can link."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,6 @@ class PreviousVersion:
     home: Path
     described: Mapping[str, Any]  # its dataset.json
     columns: tuple[str, ...]  # of its utterances
-    #: By format, a hash of what its files depend on of each clip; only of formats in `compared`.
-    contents: Mapping[str, UInt64s] = field(default_factory=dict)
 
     def has_format(self, plugin: Plugin, publish: Collection[str]) -> bool:
         """Whether it holds this format, in the same version of the format, with the same settings
@@ -190,18 +188,16 @@ def of_format(
     shards: Sequence[ShardClips],
     planned: pa.Table,
     previous: PreviousVersion | None,
-    content: UInt64s | None = None,
+    same: Sequence[int | None] | None = None,
 ) -> list[OutputShard]:
     """The output shards of one format, with the previous version's files where their content is the
-    same. `planned`: the rows of the shards, perhaps with PLACE; `content`: of each of them, as
-    `PreviousVersion.contents`."""
+    same. `planned`: the rows of the shards, perhaps with PLACE; `same`: see `same_as`."""
     module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, planned, settings=settings)
-    same: list[int | None] = [None] * len(shards)
-    if previous and content is not None:
-        same = same_as(shards, content, previous.contents[plugin.use])
     output_shards, begin = [], 0
-    for index, (shard, number_then) in enumerate(zip(shards, same, strict=True)):
+    for index, (shard, number_then) in enumerate(
+        zip(shards, same or [None] * len(shards), strict=True)
+    ):
         rows, begin = now.slice(begin, len(shard.rows)), begin + len(shard.rows)
         files = tuple(module.files(shard.split, shard.number, rows, settings))
         unchanged: tuple[PublishedFile, ...] = ()

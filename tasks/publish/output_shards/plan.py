@@ -29,7 +29,6 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from ... import plugins, storage
-from ...base.arrays import UInt64s
 from ...base.errors import CorruptManifest, RunError
 from ...base.logs import log
 from ...base.schema import UTTERANCES, ClipRow
@@ -57,22 +56,21 @@ def save(
     shards: Sequence[ShardClips],
     rows: pa.Table,
     previous: PreviousVersion | None = None,
-    contents: Mapping[str, UInt64s] | None = None,
+    same: Mapping[str, Sequence[int | None]] | None = None,
     part: int = 0,
 ) -> pa.Table:
     """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
 
-    `rows`: rows of the shards, in order, perhaps with PLACE; `contents`: `format_shards.contents`
-    of them.
+    `rows`: rows of the shards, in order, perhaps with PLACE; `same`: `format_shards.same_as`, by
+    format.
     """
     folder = _folder(home, part)
     folder.mkdir(parents=True)
     source_columns = [*sources_of(job)]
     published = rows.drop_columns(source_columns)
     by_format = [
-        format_shards.of_format(plugin, shards, published, previous, content)
+        format_shards.of_format(plugin, shards, published, previous, (same or {}).get(plugin.use))
         for plugin in job.package.formats
-        for content in [contents.get(plugin.use) if contents else None]
     ]
     laid_out = _laid_out(job, shards, by_format[0], rows)
     seen = {"id", *PCM_COLUMNS}  # what `_rows` passes to formats, and where PCM is stored

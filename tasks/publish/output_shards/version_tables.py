@@ -9,7 +9,7 @@ rows equal those of the newest version as a link to its files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
@@ -195,7 +195,7 @@ def write_utterances(
     home: Path,
 ) -> None:
     """Write the table and the plan of the next version into its local folder `home`. Raises
-    CorruptManifest if a shard batch is damaged. `previous`: without contents."""
+    CorruptManifest if a shard batch is damaged."""
     clips = np.concatenate([shard.rows for shard in shards])  # in the order of the version
     place_of_row = np.full(int(next_version.first_rows(batches)[-1]), -1, np.int32)
     place_of_row[chosen.clips.row[clips]] = np.arange(len(clips), dtype=np.int32)
@@ -217,18 +217,18 @@ def write_utterances(
         queries.tables() as database,
         tables.row_group_writer(home / UTTERANCES_FILE, plan.in_order(published)) as write_rows,
     ):
-        first, compared = 0, dict[str, list[str]]()
+        first, compared, then = 0, dict[str, list[str]](), dict[str, UInt64s]()
         if previous:
             compared = format_shards.compared(job, planned, previous)
             then = format_shards.published_contents(job, previous, compared, database)
-            previous = replace(previous, contents=then)
         for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
             span = clips[first : first + len(rows)]
             named = _named(rows, chosen, span)
             labelled = _labelled(job, named, chosen.frozen)
             to_plan = format_shards.with_places(labelled, places, first)
-            content = format_shards.contents(database, [to_plan], to_plan.schema, compared)
-            write_rows(plan.save(job, home, some, to_plan, previous, content, part))
+            now = format_shards.contents(database, [to_plan], to_plan.schema, compared)
+            same = {use: format_shards.same_as(some, now[use], then[use]) for use in compared}
+            write_rows(plan.save(job, home, some, to_plan, previous, same, part))
             first += len(rows)
 
 

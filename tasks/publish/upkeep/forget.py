@@ -86,7 +86,10 @@ def _asked(
                 file = forgotten.file_of(row["recording"])
                 chosen = recording in (row["recording"], row["source_path"], file)
             else:
-                named = {one for one in _speakers(row) if speaker in (one, one.split("/", 1)[1])}
+                turns = (*(row["segments"] or ()), *(row.get("rttm") or ()))
+                names = {row["speaker"], *(one["speaker"] for one in turns)} - {None}
+                named = {f"{row['dataset']}/{name}" for name in names}
+                named = {one for one in named if speaker in (one, one.split("/", 1)[1])}
                 people |= named
                 chosen = bool(named) or row["recording"] in heard
             if chosen:
@@ -97,13 +100,6 @@ def _asked(
             if forgotten.file_of(row["recording"]) in files or row["content"] in contents:
                 rows.append(row)
     return rows, people
-
-
-def _speakers(row: RecordingRow) -> set[str]:
-    """The speakers that a recording's source names, as `dataset/speaker`."""
-    turns = (*(row["segments"] or ()), *(row.get("rttm") or ()))
-    named = {row["speaker"], *(one["speaker"] for one in turns)} - {None}
-    return {f"{row['dataset']}/{name}" for name in named}
 
 
 def _heard(out: Path, speaker: str) -> set[str]:
@@ -134,7 +130,7 @@ def _purge(out: Path, gone: Forgotten) -> Answer:
         is_gone = gone.rows(listed)
         if is_gone.any():
             rows = listed.filter(pa.array(is_gone)).to_pylist()
-            answer.decisions += _purge_decisions(out, set[str]().union(*map(_heads, rows)))
+            answer.decisions += _purge_decisions(out, rows)
             names = {*listed["recording"].filter(pa.array(is_gone)).to_pylist()}
             _purge_shard(out, shard, names, answer)
             stays = listed.filter(pa.array(~is_gone)).cast(RECORDINGS)
@@ -144,13 +140,6 @@ def _purge(out: Path, gone: Forgotten) -> Answer:
         listings = manifest.read(out, "shard", shard)
         _remove(out, [p.path for p in listings[:-1] if gone.rows(p.table).any()], answer)
     return answer
-
-
-def _heads(row: RecordingRow) -> set[str]:
-    """What ids of a recording's utterances begin with."""
-    keys = {None, row["source_id"], *(one["source_id"] for one in row["segments"] or ())}
-    path = row["path"]
-    return {id_head(utterance_id(row["dataset"], path, 0, 0, key)) for key in keys}
 
 
 def _purge_shard(out: Path, shard: str, names: set[str], answer: Answer) -> None:
@@ -201,8 +190,14 @@ def _remove(out: Path, paths: Sequence[Path], answer: Answer) -> None:
             storage.remove(path)
 
 
-def _purge_decisions(out: Path, heads: set[str]) -> int:
-    """Remove decisions by people, with their texts and notes; returns how many."""
+def _purge_decisions(out: Path, rows: Sequence[RecordingRow]) -> int:
+    """Remove decisions by people on utterances of these recordings, with their texts and notes;
+    returns how many."""
+    heads = {
+        id_head(utterance_id(row["dataset"], row["path"], 0, 0, key))
+        for row in rows
+        for key in {None, row["source_id"], *(one["source_id"] for one in row["segments"] or ())}
+    }
     data = decision_log.stored(out)
     decisions = decision_log.read(data)
     stay = [one for one in decisions if id_head(one.id) not in heads]

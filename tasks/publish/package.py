@@ -23,7 +23,7 @@ from pathlib import Path
 from .. import storage
 from ..accounting import summary
 from ..base.errors import RunError
-from ..base.json_types import Balance, DatasetJson, JsonObject
+from ..base.json_types import Balance, JsonObject
 from ..base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from ..formats import Hashes
 from ..recording import forgotten
@@ -92,13 +92,9 @@ def gather(
         facts = version_tables.write_ledger(job, batches, chosen.rejected, newest, home)
         totals = facts.every.totals
         safeguards.check(job, facts, len(chosen.clips.row), newest, chosen.parted)
-        described = versions.described(newest) if newest else None
-        before = published_before(chosen) if newest else None
-        shards = laid_out(job, chosen, before, described)
-        previous = None
-        if newest and described:
-            columns = tuple(tables.schema(newest / UTTERANCES_FILE).names)
-            previous = PreviousVersion(newest, described, columns)
+        previous = PreviousVersion(newest) if newest else None
+        before = published_before(chosen) if previous else None
+        shards = laid_out(job, chosen, before, previous)
         version_tables.write_utterances(job, batches, chosen, shards, previous, home)
         for name in (splits.FILE, speakers.FILE):
             if storage.exists(scratch / name):
@@ -163,13 +159,13 @@ def published_before(chosen: Choice) -> layout.Before:
 
 
 def laid_out(
-    job: Job, chosen: Choice, before: layout.Before | None, described: DatasetJson | None
+    job: Job, chosen: Choice, before: layout.Before | None, previous: PreviousVersion | None
 ) -> list[layout.ShardClips]:
-    """The output shards, which continue those of the newest version (`described`)."""
+    """The output shards, which continue those of the newest version (`previous`)."""
     now = chosen.clips
     clips = layout.LayoutClips(now.high, now.seconds, now.split, chosen.names)
     generation = versions.next_number(job.out)  # versions of another layout count, too
-    settings = described["settings"]["package"] if described else None
+    settings = previous.described["settings"]["package"] if previous else None
     return layout.lay_out_clips(clips, job.package, generation, before, settings)
 
 

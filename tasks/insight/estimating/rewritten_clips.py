@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 
 from ...accounting.ledger import PENDING
 from ...base.arrays import Bools, Int64s
-from ...base.schema import UTTERANCES_FILE
 from ...publish import foreseen, package, published_columns
 from ...publish.outcomes.shard_batches import WAITING
 from ...publish.output_shards import format_shards
 from ...publish.output_shards.format_shards import PreviousVersion
 from ...settings.job import Job
 from ...shard_store import decision_log, recipe
-from ...storage import queries, tables, versions
+from ...storage import queries, versions
 
 #: Columns of a version that follow from what sources and people say of a recording.
 DESCRIBED = ("source_id", "text", "text_source", "speaker", "language", "labels")
@@ -57,16 +56,14 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     later = coming, float(clips.seconds[waits].sum())
     if newest is None:
         return Rewriting(0, stays, stays, float(clips.seconds[~waits].sum()), *later)
-    described_then = versions.described(newest)
-    names = tuple(tables.schema(newest / UTTERANCES_FILE).names)
-    previous = PreviousVersion(newest, described_then, names)
+    previous = PreviousVersion(newest)
     of_formats = format_shards.compared(job, published_columns.row_schema(job), previous)
     linked = recipe.across_recordings(job) is not None
     describing = [name for name in DESCRIBED if not (linked and name == "speaker")]
     before = package.published_before(version.choice)
     former = np.full(len(waits), -1)  # the row of each clip in the newest version
     former[before.now[before.now >= 0]] = np.flatnonzero(before.now >= 0)
-    shards = package.laid_out(job, version.choice, before, described_then) if len(waits) else ()
+    shards = package.laid_out(job, version.choice, before, previous) if len(waits) else ()
     written = ~waits
     differing = (former >= 0) & decided & stated
     # A tar that has lost a clip is written, whatever the others contain.

@@ -125,11 +125,6 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
     counts = gathered.summary
     table = staging / UTTERANCES_FILE
     clips = composition.of_utterances(tables.row_groups(table, composition.COLUMNS))
-    features: json_types.JsonObject = {}  # settings of those that formats compute
-    for plugin in job.package.formats:
-        module, settings = plugins.FORMATS.resolve(plugin)
-        if computed := module.described(settings, job.resample.rate):
-            features[plugin.use] = computed
     facts: json_types.DatasetJson = {
         "format": 1,
         "version": gathered.version,
@@ -164,7 +159,7 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
         "mixed": index.mixed(job.out) or None,
         "leaks": gathered.leaks or None,
         "annotations": composition.of_annotations(table) or None,
-        "features": features or None,
+        "features": _features(job) or None,
         "models": _models(job) or None,
         "reviews": decision_log.described(job) or None,
         "pii": composition.of_personal_data(table) or None,
@@ -184,6 +179,13 @@ def describe(job: Job, gathered: Gathered, staging: Path) -> json_types.DatasetJ
         more["text_marks"] = text_marks.counts(marks, tables.row_groups(table, ("text",)))
     stated = {name: value for name, value in more.items() if value is not None}
     return cast(json_types.DatasetJson, {**facts, **stated})
+
+
+def _features(job: Job) -> json_types.JsonObject:
+    """Settings of the features that formats compute, by format; nothing for formats of audio."""
+    formats = ((p.use, *plugins.FORMATS.resolve(p)) for p in job.package.formats)
+    described = {use: module.described(s, job.resample.rate) for use, module, s in formats}
+    return {use: facts for use, facts in described.items() if facts}
 
 
 def _models(job: Job) -> list[json_types.ModelLicence]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +16,14 @@ import pyarrow as pa
 from ... import plugins, storage
 from ...base.arrays import UInt64s
 from ...base.errors import ConfigError, UnsafePlace
-from ...base.json_types import PublishedEntry
+from ...base.json_types import DatasetJson, PublishedEntry
 from ...base.schema import UTTERANCES_FILE, AnyRow, ClipRow, Published, published
 from ...formats import BY_PLACE, PLACE, OutputShard, PublishedFile
 from ...plugins.contracts import Format
 from ...settings import Plugin, StageSettings
 from ...settings.job import Job
 from ...shard_store import whole_job
-from ...storage import queries, sorted_keys, tables
+from ...storage import queries, sorted_keys, tables, versions
 from ...storage.versions import Proved
 from ..dataset import datacard
 from .layout import ShardClips
@@ -31,13 +32,18 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreviousVersion:
-    """The previous version, and what it has of each clip."""
-
     home: Path
-    described: Mapping[str, Any]  # its dataset.json
-    columns: tuple[str, ...]  # of its utterances
+
+    @cached_property
+    def described(self) -> DatasetJson:
+        return versions.described(self.home)
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Of its utterances."""
+        return [*tables.schema(self.home / UTTERANCES_FILE).names]
 
     def has_format(self, plugin: Plugin, publish: Collection[str]) -> bool:
         """Whether it holds this format, in the same version of the format, with the same settings
@@ -194,10 +200,9 @@ def of_format(
     same. `planned`: the rows of the shards, perhaps with PLACE; `same`: see `same_as`."""
     module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, planned, settings=settings)
+    numbers = same or [None] * len(shards)
     output_shards, begin = [], 0
-    for index, (shard, number_then) in enumerate(
-        zip(shards, same or [None] * len(shards), strict=True)
-    ):
+    for index, (shard, number_then) in enumerate(zip(shards, numbers, strict=True)):
         rows, begin = now.slice(begin, len(shard.rows)), begin + len(shard.rows)
         files = tuple(module.files(shard.split, shard.number, rows, settings))
         unchanged: tuple[PublishedFile, ...] = ()

@@ -57,8 +57,9 @@ class Foreseen:
         clips = self.choice.clips
         if not len(clips.row):
             return published_columns.row_schema(self.job).empty_table().select(columns)
-        rows = next_version.rows_of(self.batches, clips.row, columns)
-        return self.choice.named(rows, clips.split, clips.speaker)
+        names = [*dict.fromkeys((*columns, "dataset"))]
+        rows = next_version.rows_of(self.batches, clips.row, names)
+        return self.choice.named(rows, clips.split).select(columns)
 
     @property
     def count(self) -> int:
@@ -69,12 +70,12 @@ class Foreseen:
         """These columns of the `wanted` rows (bool [rows]), a batch at a time, with the splits and
         speakers of those that would be packaged."""
         clips, begins = self.choice.clips, next_version.first_rows(self.batches)
-        split, speaker = (np.full(self.count, number, np.int32) for number in (0, -1))
-        split[clips.row], speaker[clips.row] = clips.split, clips.speaker
+        split = np.zeros(self.count, np.int32)
+        split[clips.row] = clips.split
         for batch, a, b in zip(self.batches, begins[:-1], begins[1:], strict=True):
             if wanted[a:b].any():
-                rows = batch.table("rows.arrow", columns).select(columns)
-                rows = self.choice.named(rows, split[a:b], speaker[a:b])
+                rows = batch.table("rows.arrow", (*columns, "dataset"))
+                rows = self.choice.named(rows, split[a:b]).select(columns)
                 yield rows.filter(pa.array(wanted[a:b]))
 
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:

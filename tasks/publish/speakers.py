@@ -42,16 +42,10 @@ class Speakers(NamedTuple):
     number: Int32s  # of each voice, index of its speaker in `names`
     names: list[str]
 
-    def index_of(self, voices: UInt64s) -> Int32s:
-        """The index of each voice's speaker in `names`; -1: unknown voice."""
-        return sorted_keys.value_of(self.voices, self.number, voices)
-
     def called(self, rows: pa.Table) -> pa.Table:
-        """The rows (columns dataset, speaker), with names of voices replaced by their speakers'."""
-        return self.numbered(rows, self.index_of(voices_of(rows)))
-
-    def numbered(self, rows: pa.Table, numbers: Int32s) -> pa.Table:
-        """The rows with the speakers of these numbers; where it is -1, the row keeps its own."""
+        """The rows (columns dataset, speaker), with names of voices replaced by their speakers';
+        where the voice is unknown, the row keeps its own."""
+        numbers = sorted_keys.value_of(self.voices, self.number, voices_of(rows))
         names = pa.array(self.names, pa.string()).take(pa.array(numbers, mask=numbers < 0))
         return tables.replaced(rows, "speaker", pc.coalesce(names, rows["speaker"]))
 

@@ -65,7 +65,6 @@ class CorpusClips(NamedTuple):
     low: UInt64s  # second half
     seconds: Float64s
     row: Int32s  # number of the row
-    speaker: Int32s  # index of the name of a speaker across recordings; -1: the row's own name
     split: Int16s  # index into the names of splits; -1: not packaged
 
     def take(self, which: Any) -> CorpusClips:
@@ -84,15 +83,13 @@ class Choice:
     parted: Parted | None  # what splits do to the newest version's clips; None: no splits
     published: Callable[[], PublishedClips]  # reads those of the newest version once
 
-    def named(self, rows: pa.Table, split: NDArray[Any], speaker: Int32s) -> pa.Table:
-        """The rows of clips with their splits and the names of speakers across recordings, as far
-        as they have these columns; `split`, `speaker`: as in CorpusClips."""
+    def named(self, rows: pa.Table, split: NDArray[Any]) -> pa.Table:
+        """The rows of clips with their splits and the names of speakers across recordings, which
+        need the column `dataset`, as far as they have these columns; `split`: of CorpusClips."""
         if "split" in rows.column_names:
             sides = pa.array(self.names).take(pa.array(split))
             rows = tables.replaced(rows, "split", sides)
-        if self.linked and "speaker" in rows.column_names:
-            rows = self.linked.numbered(rows, speaker)
-        return rows
+        return self.linked.called(rows) if self.linked and "speaker" in rows.column_names else rows
 
 
 def check(job: Job) -> None:
@@ -150,7 +147,7 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
         _warn_of_lost_splits(newest)
     by_batch = _by_batch(batches, rejected)
     del rejected
-    clips = _clips(batches, split, linked)
+    clips = _clips(batches, split)
     clips = clips.take(clips.split >= 0)
     of_version = frozen, selected.lists, test_sets, selected.parted
     return Choice(clips, selected.names, by_batch, linked, *of_version, published)
@@ -232,7 +229,7 @@ def first_rows(batches: Sequence[ShardBatch]) -> Int64s:
     return np.cumsum([0, *(batch.count for batch in batches)])
 
 
-def _clips(batches: Sequence[ShardBatch], split: Int16s, linked: Speakers | None) -> CorpusClips:
+def _clips(batches: Sequence[ShardBatch], split: Int16s) -> CorpusClips:
     """All clips of these batches; `split`: of each row."""
     begins = first_rows(batches)
     count = int(begins[-1])
@@ -241,17 +238,13 @@ def _clips(batches: Sequence[ShardBatch], split: Int16s, linked: Speakers | None
         np.empty(count, np.uint64),
         np.empty(count, np.float64),
         np.arange(count, dtype=np.int32),
-        np.full(count, -1, np.int32),
         split.copy(),
     )
-    named = ("dataset", "speaker") if linked is not None else ()
     for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
-        rows = batch.table("rows.arrow", ("high", "low", "num_samples", "sample_rate", *named))
+        rows = batch.table("rows.arrow", ("high", "low", "num_samples", "sample_rate"))
         span = slice(begin, end)
         clips.high[span], clips.low[span] = rows["high"].to_numpy(), rows["low"].to_numpy()
         clips.seconds[span] = rows["num_samples"].to_numpy() / rows["sample_rate"].to_numpy()
-        if linked is not None:
-            clips.speaker[span] = linked.index_of(speakers.voices_of(rows))
     order = np.argsort(clips.high, kind="stable")
     for column in clips:
         column[:] = column[order]  # one at a time, so that only one is held twice

@@ -44,7 +44,6 @@ class MatchedList:
         self.named = named
         self._names = pa.array(named.names, pa.string())
         self._hits = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        self.called: dict[int, str] = {}  # by number of a matching clip: its id and recording
 
     def add(self, first: int, rows: pa.Table) -> None:
         """Match the next clips, numbered from `first` on."""
@@ -55,9 +54,6 @@ class MatchedList:
             hit = np.flatnonzero(name_index.is_valid().to_numpy())
             if len(hit):
                 self._hits.append((first + hit, name_index.drop_null().to_numpy().astype(np.int64)))
-                clips = rows.select(["id", "recording"]).take(hit).to_pylist()
-                names = (f"{row['id']} ({row['recording']})" for row in clips)
-                self.called.update(zip((first + hit).tolist(), names, strict=True))
 
     def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
         """Which clips of `rows` (bool, by number) the list names, and the names that match none."""
@@ -200,20 +196,20 @@ class Matches(NamedTuple):
     notes: list[str]  # for people
 
 
-def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str]) -> Matches:
-    """The split that the lists give to each clip in `rows` (numbers below `count`), as an index
-    into `names`. Raises RunError if two lists name the same clip."""
+def match(clips: Candidates, rows: Int32s, names: list[str]) -> Matches:
+    """The split that the lists give to each clip in `rows`, as an index into `names`. Raises
+    RunError if two lists name the same clip."""
     split = np.full(len(rows), -1, np.int16)
     described, notes = ListDescriptions(), list[str]()
-    among = np.zeros(count, bool)
+    among = np.zeros(len(clips), bool)
     among[rows] = True
-    for matched_list in listed:
+    for matched_list in clips.listed:
         hit_clips, unmatched = matched_list.hits(among)
         hit = hit_clips[rows]
         both = hit & (split >= 0)
         named = matched_list.named
         if both.any():
-            raise RunError(_two_lists(listed, int(rows[np.argmax(both)]), named.split))
+            raise RunError(_two_lists(clips, rows[np.argmax(both)], named.split))
         split[hit] = names.index(named.split)
         described[named.split] = {
             "sha256": named.sha256,
@@ -231,7 +227,7 @@ def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str])
 
 
 def extend(
-    listed: list[MatchedList],
+    clips: Candidates,
     rows: Int32s,
     component: Int32s,
     matched: Sides,
@@ -243,14 +239,14 @@ def extend(
     by_list, torn = agreed(component, matched, len(of_component) - 1)
     if torn.any():
         row = int(np.argmax((component >= 0) & torn[component] & (matched >= 0)))
-        raise RunError(_two_lists(listed, int(rows[row]), names[matched[row]]))
+        raise RunError(_two_lists(clips, rows[row], names[matched[row]]))
     return np.where(by_list >= 0, by_list, of_component)
 
 
-def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
-    named = next(filter(None, (matched_list.called.get(clip) for matched_list in listed)), "a clip")
+def _two_lists(clips: Candidates, row: np.int32, split: str) -> str:
+    key, recording = (clips.names.named(k, np.array([row]))[0] for k in ("id", "recording"))
     return (
-        f"package.splits: the list of {split} names {named}, and another split's list names a clip "
-        "with the same recording, speaker or samples; such clips must be in one split: remove one "
-        "of the two names"
+        f"package.splits: the list of {split} names {key} ({recording}), and another split's list "
+        "names a clip with the same recording, speaker or samples; such clips must be in one split:"
+        " remove one of the two names"
     )

@@ -110,7 +110,7 @@ def assign(
     larger = length if settings.split_conflicts == "keep_larger" else None
     parting = _parted(nodes, of_node, len(names), larger)
     kept = parting.kept
-    matches = split_input.match(clips.listed, rows, len(clips), names)
+    matches = split_input.match(clips, rows, names)
     by_list = _follow_lists(parting, clips, rows, matches, names)
     texts = _Texts(np.full(len(rows), -1, np.int32), np.zeros(0, np.int16))
     if text is not None:
@@ -229,7 +229,7 @@ def _follow_lists(
     free = parting.free()
     matched = np.where(free, matches.split, NOWHERE)
     parting.splits = split_input.extend(
-        clips.listed, rows, parting.component, matched, parting.splits, names
+        clips, rows, parting.component, matched, parting.splits, names
     )
     return free & ~parting.free()
 

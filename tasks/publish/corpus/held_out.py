@@ -90,7 +90,8 @@ def described(test_set: HeldOut, clips: int) -> HeldOutSet:
 
 
 def check(job: Job) -> None:
-    """Raises ConfigError for a set that cannot be read, or whose settings are wrong."""
+    """Raises ConfigError for a set that cannot be read, whose settings are wrong, or that is to be
+    compared by what none of its items states."""
     for number, one in enumerate(job.package.exclude):
         where = f"package.exclude.{number}"
         if one.kind in ("texts", "hashes"):
@@ -108,23 +109,20 @@ def check(job: Job) -> None:
                 raise ConfigError(f"{where}.language must be a code, such as en")
             _ = _of_hashes(one, where) if one.kind == "hashes" else _lines(one, where)
             continue
-        if not entries.holds_recordings(job, _dataset(one, "", where)):
+        dataset = _dataset(one, "", where)
+        if not entries.holds_recordings(job, dataset):
             raise ConfigError(f"{where}: {one.path} has no recordings")
-        _check_stated(job, one, _dataset(one, "", where), where)
-
-
-def _check_stated(job: Job, one: Excluded, dataset: plugins.Dataset, where: str) -> None:
-    """Raises ConfigError if a set is to be compared by what none of its items states."""
-    if one.compares("speaker") and not _speakers(job, dataset):
-        raise ConfigError(
-            f"{where}.by: no item of {one.path} states a speaker; set `speaker` as of a source, or "
-            "compare voices"
-        )
-    if "text" in (one.by or ()) and not any(any(_texts_of(row)) for row in _listed(job, dataset)):
-        raise ConfigError(
-            f"{where}.by: no item of {one.path} has a text; put texts beside its recordings, or "
-            "compare only sound (by: [audio])"
-        )
+        if one.compares("speaker") and not _speakers(job, dataset):
+            raise ConfigError(
+                f"{where}.by: no item of {one.path} states a speaker; set `speaker` as of a "
+                "source, or compare voices"
+            )
+        texts = (any(_texts_of(row)) for row in _listed(job, dataset))
+        if "text" in (one.by or ()) and not any(texts):
+            raise ConfigError(
+                f"{where}.by: no item of {one.path} has a text; put texts beside its recordings, "
+                "or compare only sound (by: [audio])"
+            )
 
 
 def _dataset(one: Excluded, name: str, where: str) -> plugins.Dataset:

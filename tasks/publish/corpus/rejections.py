@@ -106,10 +106,8 @@ class TranscribedRows:
         given."""
         rest = iter(rejections)
         while batch := list(islice(rest, AT_ONCE)):
-            rows = ((n, r.reason, r.value, r.threshold, r.detail or None) for n, r in batch)
-            columns = zip(zip(*rows, strict=True), REJECTED.types, strict=True)
-            arrays = [pa.array(values, kind) for values, kind in columns]
-            table = pa.table(arrays, schema=REJECTED)
+            rows = [(n, r.reason, r.value, r.threshold, r.detail or None) for n, r in batch]
+            table = tables.of_tuples(rows, REJECTED)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False
             yield table

@@ -226,13 +226,6 @@ def _outcomes(
                 first += len(table)
 
 
-def _shards(batch: ShardBatch) -> Iterator[tuple[str, bool, int, tuple[int, int]]]:
-    """Each shard: name, whether the next run looks at it, number of recordings, rows."""
-    facts = batch.facts
-    edges = pairwise(np.cumsum([0, *facts.utterances]).tolist())
-    return zip(batch.shards, facts.unsettled, facts.recordings, edges, strict=True)
-
-
 def decide(
     job: Job,
     batches: Sequence[ShardBatch],
@@ -258,7 +251,9 @@ def decide(
         cut_only = pc.or_(cut_only, shard_batches.unchosen(outcomes))
         converted = pc.if_else(cut_only, 0, facts["converted"]).to_numpy()
         texts = heard.to_numpy(zero_copy_only=False)
-        for shard, flag, count, (a, b) in _shards(batch):
+        edges = pairwise(np.cumsum([0, *batch.facts.utterances]).tolist())
+        shards = batch.shards, batch.facts.unsettled, batch.facts.recordings, edges
+        for shard, flag, count, (a, b) in zip(*shards, strict=True):
             if not flag and not again[a:b].any():
                 sums = int(converted[a:b].sum()), int(texts[a:b].sum())
                 items[shard] = dict(zip(PER_SHARD, (count, *sums), strict=True))

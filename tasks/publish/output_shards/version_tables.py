@@ -22,7 +22,7 @@ from ... import plugins
 from ...accounting import broken, summary
 from ...accounting.broken import Broken
 from ...accounting.summary import REMOVED, Totals
-from ...base.arrays import Int64s, UInt64s
+from ...base.arrays import UInt64s
 from ...base.json_types import JsonObject
 from ...base.schema import LEDGER, LEDGER_FILE, UTTERANCES_FILE
 from ...recording import forgotten
@@ -205,7 +205,7 @@ def write_utterances(
 
     def read(names: list[str]) -> pa.Table:  # in memory for all rows
         rows = next_version.rows_of(batches, chosen.clips.row[clips], names)
-        return _named(rows, chosen, clips)
+        return chosen.named(rows, chosen.clips.split[clips])
 
     places = format_shards.places(job.package.formats, read)
     planned = format_shards.with_places(published.empty_table(), places).schema
@@ -223,7 +223,7 @@ def write_utterances(
             then = format_shards.published_contents(job, previous, compared, database)
         for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
             span = clips[first : first + len(rows)]
-            named = _named(rows, chosen, span)
+            named = chosen.named(rows, chosen.clips.split[span])
             labelled = _labelled(job, named, chosen.frozen)
             to_plan = format_shards.with_places(labelled, places, first)
             now = format_shards.contents(database, [to_plan], to_plan.schema, compared)
@@ -263,12 +263,6 @@ def _of_whole_shards(
         yield some, table.slice(0, wanted).combine_chunks().cast(schema)
         unwritten, have = table.slice(wanted).to_batches(), have - wanted
         some, wanted = [], 0
-
-
-def _named(rows: pa.Table, chosen: Choice, clips: Int64s) -> pa.Table:
-    """The rows of these clips, with their splits and the names of speakers across recordings."""
-    splits, spoken = chosen.clips.split[clips], chosen.clips.speaker[clips]
-    return chosen.named(rows, splits, spoken)
 
 
 def _labelled(job: Job, rows: pa.Table, frozen: JsonObject) -> pa.Table:

@@ -322,13 +322,11 @@ def find_unneeded(
     parts = manifest.read(out, "resample", shard)
     needed = set()
     for part in parts:
-        rows = part.table.select(["audio", "blob", "offset", "num_samples", "error_code"])
-        used = (row for row in rows.to_pylist() if row["audio"] in audio)
+        used = (row for row in part.table.to_pylist() if row["audio"] in audio)
         if any(row["error_code"] or blobs.present(row, sizes) for row in used):
             needed.add(part.path)
     files.manifests += _beside(parts, needed)
-    stay = (part.table["blob"] for part in parts if part.path in needed)
-    named = {name for blob in stay for name in blob.to_pylist()}
+    named = {n for part in parts if part.path in needed for n in part.table["blob"].to_pylist()}
     texts = {text for view in views for text in view.wanted_texts}
     parts = manifest.read(out, "transcribe", shard)
     needed = {p.path for p in parts if not texts.isdisjoint(p.table["transcript"].to_pylist())}

@@ -9,7 +9,7 @@ it: ask for another format beside it. `uttermill list --format ctm` prints all l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,10 +60,6 @@ def _content(rows: Rows) -> bytes:
             sure = "" if word["probability"] is None else f" {word['probability']:.3f}"
             lines.append(f"{row['id']} 1 {word['start']:.3f} {seconds:.3f} {name}{sure}\n")
     return "".join(lines).encode()
-
-
-def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """There is no list over all shards."""
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

@@ -25,7 +25,6 @@ import json
 import zlib
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -219,7 +218,3 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     for path, right in zip(indexes, _indexes(edges, out, tars, lines), strict=False):
         faults += _tars.index_faults(out, path, right)
     return faults + out.changed(cuts)
-
-
-def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """Does nothing: readers list the folder."""

@@ -11,7 +11,6 @@ The metadata of an annotation's column are `annotation` (its kind), `rate` (of a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from ..base.schema import (
     UTTERANCES,
     AnyRow,
     TranscriptRow,
+    WordRow,
 )
 from ..plugins.annotation_kinds import Array, Event
 from ..recording import turns
@@ -78,20 +78,22 @@ def row_schema(job: Job) -> pa.Schema:
     """The columns of a row before the layout, with those that say where its PCM is stored."""
     fields = [marked(job, field) for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
     # Voices that are compared with no example give no measure; see `package.leaks_by_voice`.
-    alone = Plugin(use="voice") in job.filter.filters
-    empty = plugins.columns("filters", "voice") if alone else {}
+    is_alone = Plugin(use="voice") in job.filter.filters
+    empty = plugins.columns("filters", "voice") if is_alone else {}
     for columns in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in columns.items():
-            if column in empty:
-                continue
-            fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
+            if column not in empty:
+                about = {"doc": doc, "unit": unit}
+                fields.append(pa.field(column, pa.float64(), metadata=about))
     fields += annotation_fields(job)
     if job.transcribe.reference_words:
         measured = {field.name for field in fields}
         fields += [field for field in REFERENCE_WORDS if field.name not in measured]
     for field in ADDED:
         if ADDED_BY[field.name](job):
-            fields.append(marked(job, turns_column(job) if field.name == "turns" else field))
+            if field.name == "turns" and labels_kept(job):  # a source keeps labels of each turn
+                field = field.with_type(pa.list_(LABELLED_TURN))
+            fields.append(marked(job, field))
     return pa.schema([*fields, *sources_of(job).items()])
 
 
@@ -100,12 +102,6 @@ def sources_of(job: Job) -> dict[str, pa.DataType]:
     beside = BESIDE_COLUMNS if job.package.audio == "both" else {}
     beside = beside | (SIDE_COLUMNS if requests.writes_sides(job) else {})
     return SOURCE_COLUMNS | beside | (MUTED_COLUMNS if hidden.mutes(job) else {})
-
-
-def turns_column(job: Job) -> pa.Field:
-    """The column `turns`, with the labels of each turn if a source keeps labels."""
-    field = ADDED.field("turns")
-    return field.with_type(pa.list_(LABELLED_TURN)) if labels_kept(job) else field
 
 
 def turns_kept(job: Job) -> bool:
@@ -219,26 +215,22 @@ def _of_pcm(view: ShardView, u: FinalUtterance) -> AnyRow:
 def _of_texts(view: ShardView, u: FinalUtterance, hides: bool, talks: bool) -> AnyRow:
     """Its texts; `hides`: whether the job masks any; `talks`: whether clips hold several turns."""
     job, language = view.job, _heard(u)["language"]
-    aligned = _reference_words(job, u) if job.transcribe.reference_words else {}
-    clip = _published(job, u, hides)
+    most = hidden.most_places(job, u.heard, str(u.texts["text"])) if hides else 0
+    aligned = _reference_words(job, u, most)
+    clip = _published(job, u, hides, most, aligned.get("reference_words") or ())
     row: AnyRow = {
         "text": clip.text,
         "normalised": clip.normalised,
         "hypothesis": clip.hypothesis,
         "word_times": clip.words,
         "llm_text": text_values.rewriting_outcome(u),
-        **aligned,
+        **(aligned if job.transcribe.reference_words else {}),
     }
-    if second_text := u.cut.second(SECOND_TEXT):
-        most, spoken = _most(job, u), u.cut.second(SECOND_LANGUAGE)  # as much is hidden
-        row[SECOND_TEXT] = hidden.shown(job, second_text, spoken, most)
+    if second_text := u.cut.second(SECOND_TEXT):  # in which as much is hidden
+        row[SECOND_TEXT] = hidden.shown(job, second_text, u.cut.second(SECOND_LANGUAGE), most)
     if talks:
-        row["turns"] = clip_turns.labelled(view, u, clip.words, language, _most(job, u) > 0)
+        row["turns"] = clip_turns.labelled(view, u, clip.words, language, most > 0)
     return row
-
-
-def _most(job: Job, u: FinalUtterance) -> int:
-    return hidden.most_places(job, u.heard, str(u.texts["text"]))
 
 
 def _heard(u: FinalUtterance) -> TranscriptRow:
@@ -246,16 +238,18 @@ def _heard(u: FinalUtterance) -> TranscriptRow:
     return u.heard.transcript
 
 
-def _published(job: Job, u: FinalUtterance, hides: bool) -> hidden.Texts:
-    """An utterance's texts as they are published: masked if the job `hides` anything, in
-    `package.text_form`, with `package.text_marks`."""
-    heard, form, most = _heard(u), job.package.text_form, 0
+def _published(
+    job: Job, u: FinalUtterance, hides: bool, most: int, aligned: Sequence[WordRow]
+) -> hidden.Texts:
+    """An utterance's texts as they are published: masked if the job `hides` anything (`most`: see
+    `hidden.most_places`), in `package.text_form`, with `package.text_marks`. `aligned`: the words
+    of the source's text, if their times are known."""
+    heard, form = _heard(u), job.package.text_form
     unmasked, source = str(u.texts["text"]), str(u.texts[text_values.SOURCE])
     language = heard["language"]
     normalised = text_values.compared(job, u.heard, unmasked, source)
     clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
     if hides:
-        most = _most(job, u)
         clip = hidden.texts(
             job, clip, language, most, lambda piece: scoring.normalise(piece, language or "")
         )
@@ -270,24 +264,21 @@ def _published(job: Job, u: FinalUtterance, hides: bool) -> hidden.Texts:
     text = text or clip.text
     if job.package.text_marks:
         by_source = source == "reference"
-        words: Any = _reference_words(job, u).get("reference_words") if by_source else clip.words
-        text = text_marks.marked(job, u, text or "", words or (), by_source)
+        words = aligned if by_source else clip.words or ()
+        text = text_marks.marked(job, u, text or "", words, by_source)
     return clip._replace(text=text)
 
 
-def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
+def _reference_words(job: Job, u: FinalUtterance, most: int) -> AnyRow:
     """The columns REFERENCE_WORDS: times of the words of the source's text, and the mean
     probability of their alignment."""
     if u.aligned is None:
         return {}
     rows = u.aligned.get("word_times") or ()
     probabilities = [row["probability"] for row in rows if row["probability"] is not None]
-    return {
-        "reference_words": hidden.words(
-            job, rows or None, u.aligned.get("language"), _most(job, u) > 0
-        ),
-        "reference_confidence": sum(probabilities) / len(probabilities) if probabilities else None,
-    }
+    words = hidden.words(job, rows or None, u.aligned.get("language"), most > 0)
+    sure = sum(probabilities) / len(probabilities) if probabilities else None
+    return {"reference_words": words, "reference_confidence": sure}
 
 
 def check(job: Job) -> None:

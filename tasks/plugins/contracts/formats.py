@@ -161,9 +161,8 @@ class Format(VersionedPlugin):
         and in `uttermill verify`. Files that it does not compare with the rows byte for byte, it
         compares with `out.hashes`."""
 
-    @abstractmethod
     def finish(self, shards: Sequence[OutputShard], home: Path, settings: PluginSettings) -> None:
-        """Write the lists over all shards, which come in order. Streams rows from
+        """Write the lists over all shards, if it has any; they come in order. Streams rows from
         `home/utterances.parquet` (`tasks.formats._lists.stream`). For a version on an object store,
         `home` holds only the folders, and the files that READ_BACK and SIZED name."""
 

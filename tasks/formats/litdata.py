@@ -21,7 +21,7 @@ import pyarrow as pa
 from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE
 from ..storage import tables, write_atomic
-from . import OutputShard, _clips, _lists, _samples
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
 
 VERSION = 1
 COLUMNS = _samples.COLUMNS
@@ -40,7 +40,12 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"litdata/{split}/chunk-0-{number}.bin"]
 
 
-write, check = _samples.write, _samples.check
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    _samples.write(shard, rows, pcm, out, settings)
+
+
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    return _samples.check(shard, rows, out, settings)
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

@@ -69,7 +69,8 @@ def estimate(**parameters: Any) -> JsonObject:
     ):
         versions.begin_layout(job.out, versions.next_number(job.out) - 1)
         prepare.record(job, "estimate", run.place)
-        threaded = worker_counts.with_threads(replace(job, scratch=scratch), settings.cluster)
+        placed = run_folder.placed(job, scratch, settings.cluster.kind == "local")
+        threaded = worker_counts.with_threads(placed, settings.cluster)
         observer = TaskRunObserver(threaded)
         cluster = cluster_of(threaded, settings.cluster, run.folder)
         with opened(cluster, measured, run.folder, observer) as executor:
@@ -196,8 +197,7 @@ def packaged(
     shards = sorted(sampled)
     audio = sum(m.seconds for m in members if m.shard in sampled and m.recording in seen)
     only = replace(job, only=frozenset(m.recording for m in chosen))
-    home = executor.listing(job)
-    staging = home.with_name(f"{home.name}-trial")
+    staging = job.listing.with_name(f"{job.listing.name}-trial")
     rows, part = sample.manifest_bytes(job, shards)
     published = linked(job)
     formats: dict[str, float] = {}

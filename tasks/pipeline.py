@@ -124,9 +124,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The contents of OUT and the sources; `scratch` holds rows to probe."""
+    """The contents of OUT and the sources."""
 
-    scratch: Path
     index: Index
     survey: shard.Survey
 
@@ -178,8 +177,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
             state = begun.state = begun.state or UpToDate(job, sharding.shards, sharding.index)
             _chains(job, sharding, executor, observer, state, totals)
             observer.start("package", sharding.done.seconds)
-            scratch = executor.listing(job)
-            work = partial(publish.publish, job, sharding.shards, executor, scratch, state)
+            work = partial(publish.publish, job, sharding.shards, executor, job.listing, state)
             published = observer.step("package", work)
             if isinstance(published, Elected):
                 log.info("doubtful clips are heard again in the languages of their sources")
@@ -217,7 +215,7 @@ def sharded(
     job: Job, executor: Executor, observer: Observer, begun: Begun | None = None
 ) -> Sharded:
     observer.start("shard", 0.0)
-    work = partial(run_shard_stage, job, executor, executor.listing(job), begun)
+    work = partial(run_shard_stage, job, executor, job.listing, begun)
     sharding = observer.step("shard", work)
     observer.start("shard", sharding.done.seconds)
     observer.advance("shard", sharding.done.seconds, reused=not sharding.done.ran)
@@ -275,18 +273,16 @@ def run_shard_stage(
     begun, began = begun or Begun(), time.monotonic()
     if begun.sharded is not None:
         return begun.sharded
-    if begun.listed is None or begun.listed.scratch != scratch:
-        says = begun.listed is None  # or it was said before
+    if begun.listed is None:
         index = Index(job.out)
         sweep(job.out, index)
-        if says:
-            index.warn_of_foreign()
-            index.warn_of_gone()
+        index.warn_of_foreign()
+        index.warn_of_gone()
         doubted = known_recordings.doubted(job, index)
         survey = shard.survey(job, index, scratch, index.repair, doubted)
-        for shared in survey.shared if says else ():
+        for shared in survey.shared:
             log.warning("%s: %s", shared, copies.outcome(job))
-        begun.listed = Listing(scratch, index, survey)
+        begun.listed = Listing(index, survey)
     index, survey = begun.listed.index, begun.listed.survey
     step = job.shard.probe_batch or probe_batch(survey.fresh.count)
     batches = [

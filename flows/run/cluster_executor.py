@@ -74,13 +74,6 @@ class ClusterExecutor:
     def has_local_workers(self) -> bool:
         return self.cluster.started and self.settings.kind == "local"
 
-    def listing(self, job: Job) -> Path:
-        """Folder for the list of recordings to probe: other machines see OUT, not this disk."""
-        assert job.scratch is not None
-        if self.settings.kind == "local":
-            return job.scratch / "listing"
-        return job.out / "manifests" / ".listing" / job.scratch.name
-
     def call(self, call: Call[Result], *args: object) -> Result:
         # A run with nothing to do starts no worker.
         if self.cluster.started:

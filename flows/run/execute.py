@@ -164,7 +164,8 @@ def opened(
             run_folder.scratch() as scratch,
             ExitStack() as open_later,
         ):
-            numbered = replace(job, scratch=scratch, number=run_folder.order(run.folder.name)[0])
+            placed = run_folder.placed(job, scratch, settings.cluster.kind == "local")
+            numbered = replace(placed, number=run_folder.order(run.folder.name)[0])
             yield Body(settings, numbered, run, new, after_kill, began, open_later)
 
 

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -23,6 +24,7 @@ from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log, sent_to
 from ...tasks.plugins import trusted
+from ...tasks.settings.job import Job
 from ...tasks.storage import owners, write_atomic
 from ...tasks.storage.temporary import scratch as scratch
 from ..settings import PrepareSettings, parse
@@ -98,6 +100,13 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
         file = uploading.enter_context((folder / "run.log").open("x", encoding="utf-8"))
         with sent_to(RunLog(file), "%(asctime)s %(levelname)s %(message)s"):
             yield run
+
+
+def placed(job: Job, scratch: Path, local: bool) -> Job:
+    """The job with this scratch folder. If not all workers are `local`, they share a folder in OUT:
+    other machines do not see this disk."""
+    seen = scratch / "listing" if local else job.listing / scratch.name
+    return replace(job, scratch=scratch, common=seen)
 
 
 def order(name: str) -> tuple[int, str]:

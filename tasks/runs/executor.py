@@ -106,9 +106,6 @@ class Executor(Protocol):
         """Run `chain` for each shard, many at once if there is room; they begin in this order, and
         the results have it."""
 
-    def listing(self, job: Job) -> Path:
-        """A scratch folder that all workers see."""
-
     def ready(self) -> float:
         """Wait for the workers; how long that took, s."""
 
@@ -127,9 +124,6 @@ class Here:
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
         return [chain(shard) for shard in shards]
-
-    def listing(self, job: Job) -> Path:
-        return job.out / "manifests" / ".listing"
 
     def ready(self) -> float:
         return 0.0
@@ -196,7 +190,3 @@ class Alone(Here):
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         raise WorkersNeeded
-
-    def listing(self, job: Job) -> Path:
-        assert job.scratch is not None
-        return job.scratch / "listing"

@@ -48,9 +48,15 @@ class Job:
     only: frozenset[str] | None = None  # recordings to work on: a sample; None: all of a shard
     number: int = 0  # of the run in OUT
     scratch: Path | None = None  # disposable; None: TMPDIR
+    common: Path | None = None  # disposable, seen by all workers; None: in OUT
     cache_bytes: int = GIB  # most PCM of a recording that is made while it is cut; 0: none
     item_timeout: float = 600.0  # s; beyond it an isolated item is quarantined as `timeout`
     memory_limit: int = 4 * GIB  # bytes; beyond it an isolated item is `out_of_memory`
+
+    @property
+    def listing(self) -> Path:
+        """A folder that all workers see, for the list of recordings to probe, and the like."""
+        return self.common or self.out / "manifests" / ".listing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Any
 from tests.helpers import memory
 from uttermill.tasks.base import process_memory
 from uttermill.tasks.runs.executor import Here
-from uttermill.tasks.settings.job import Job
 from uttermill.tasks.stages.call import Call
 
 MIB = 2**20
@@ -45,12 +44,11 @@ def measured(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, floa
 class Measured(Here):
     """An executor with worker processes that records the cost of each function."""
 
-    def __init__(self, workers: int, scratch: Path) -> None:
+    def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pool = ProcessPoolExecutor(
             workers, context, process_memory.without_pandas
         )  # as workers do
-        self.scratch = scratch
         self.spent: dict[str, Spent] = {}
 
     def call(self, call: Call[Any], *args: Any) -> Any:
@@ -67,6 +65,3 @@ class Measured(Here):
             spent.add(cpu, rss)
             results.append(result)
         return results
-
-    def listing(self, job: Job) -> Path:
-        return self.scratch

@@ -51,7 +51,7 @@ def package(
 ) -> tuple[dict[str, Spent], bool]:
     """Everything after the chains of a run; what each function cost on the workers. `looks`: also
     what the chains look up in shards that may be incomplete."""
-    caller = Measured(workers, scratch)
+    caller = Measured(workers)
     shards, state = synthetic_out.chained(job)
     for shard in shards if looks else ():
         for name in PER_SHARD if state.items(shard) is None else ():
@@ -137,14 +137,14 @@ def report(job: Job) -> None:
     page.build(request.request(job, run))
 
 
-def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
+def estimate(job: Job, workers: int) -> dict[str, Spent]:
     """What `estimate` does with an OUT beside the work on its sample, of which all is done here."""
     from uttermill.flows import estimate as flow
     from uttermill.flows.settings import SampleSettings
     from uttermill.tasks.insight.estimating import sample
     from uttermill.tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 
-    caller = Measured(workers, scratch)
+    caller = Measured(workers)
     shards = manifest.shards(job.out)
     members, _ = sample.frame(job.out, shards)
     wanted = SampleSettings()
@@ -188,7 +188,7 @@ def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
     total = synthetic_out.shards_for(options.utterances)
     have = len(manifest.shards(out))
     if have < total:
-        caller = Measured(options.workers, scratch)
+        caller = Measured(options.workers)
         step = 20
         ranges = [(job, low, min(step, total - low)) for low in range(have, total, step)]
         caller.map(Call("shard", "make", make), ranges)
@@ -204,7 +204,7 @@ def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
         yield from _packaged(f"night {night}", have, job, options.workers, scratch)
     note_run(job)
     if options.wants("estimate"):
-        spent, cpu, rss = in_process(estimate, job, options.workers, scratch)
+        spent, cpu, rss = in_process(estimate, job, options.workers)
         yield _line("estimate: flow", have, Spent(cpu, rss))
         for step, each in spent.items():
             yield _line(f"estimate: {step}", have, each)

@@ -16,7 +16,7 @@ from uttermill.flows.cluster import workers
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.workers import Admission
-from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.flows.run import run_folder
 from uttermill.tasks.base.errors import RunError
 
 OURS = version("uttermill")
@@ -143,12 +143,9 @@ def test_a_job_elsewhere_keeps_to_the_workers_own_disk_and_memory(
 
 
 def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:
-    job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
-    nobody: Any = SimpleNamespace(settings=ClusterSettings())
-    local = ClusterExecutor(nobody).listing(job)
-    assert local.is_relative_to(tmp_path / "scratch")
-    nobody.settings = ClusterSettings(kind="address", address="tcp://h:1")
-    assert ClusterExecutor(nobody).listing(job).is_relative_to(job.out)
+    job, scratch = corpus.job(tmp_path), tmp_path / "scratch"
+    assert run_folder.placed(job, scratch, local=True).listing.is_relative_to(scratch)
+    assert run_folder.placed(job, scratch, local=False).listing.is_relative_to(job.out)
 
 
 @pytest.mark.cluster

@@ -14,36 +14,25 @@ from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import MillError
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs.executor import Here, Observer
-from uttermill.tasks.settings.job import Job
 from uttermill.tasks.storage import owners, versions
 
 PAGES = (1, 2, 4, 6, 9, 13, 20, 30, 45)  # of 4 KiB; with the last one, all has room perhaps
-
-
-class Apart(Here):
-    """Has its scratch folder elsewhere than in OUT."""
-
-    def __init__(self, scratch: Path) -> None:
-        self.scratch = scratch
-
-    def listing(self, job: Job) -> Path:
-        return self.scratch
 
 
 def main(small: Path, tmp: Path, which: str) -> int:
     disk = tmp / "disk"
     mount(disk)
     home = disk if which == "out" else tmp
-    executor = Here() if which == "out" else Apart(disk / "scratch")
+    common = None if which == "out" else disk / "scratch"
     wanted = corpus.content(small / "out/datasets/v0001")
     faults: list[str] = []
     full = 0
     for pages in PAGES:
         resize(disk, pages)
-        job = corpus.job(small, out=home / f"out{pages}")
+        job = corpus.job(small, out=home / f"out{pages}", common=common)
         try:
             with owners.naming(disk if which == "scratch" else tmp, job.out):
-                pipeline.run(job, executor, Observer())
+                pipeline.run(job, Here(), Observer())
         except (OSError, MillError) as error:
             full += 1
             said = owners.sentence(error) if isinstance(error, OSError) else str(error)
@@ -52,7 +41,7 @@ def main(small: Path, tmp: Path, which: str) -> int:
         for version in versions.all_of(job.out):
             faults += [f"{pages} pages: {fault}" for fault in verify(version)]
         resize(disk, 10_000)
-        published = pipeline.run(job, executor, Observer()).published
+        published = pipeline.run(job, Here(), Observer()).published
         if corpus.content(published.path) != wanted:
             faults.append(f"{pages} pages: other bytes after there was room")
         faults += [f"{pages} pages: left {path}" for path in corpus.temps(job.out)]

@@ -59,7 +59,7 @@ def many(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("many") / "out"
     chosen = job(small, out)
     versions.begin_layout(out, 0)
-    pipeline.run_shard_stage(chosen, Here(), Here().listing(chosen))
+    pipeline.run_shard_stage(chosen, Here(), chosen.listing)
     with pytest.MonkeyPatch.context() as before:
         scattered(before)
         for name in ("filter", "resample"):

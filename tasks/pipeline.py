@@ -1,8 +1,8 @@
 """The whole pipeline: shard, then filter, resample, transcribe per shard, then package.
 
-`run` decides what to compute, and in which order. An `Executor` runs functions on a worker: `Here`
-runs them in this process, `flows/` on a cluster. An `Observer` is notified of every step: `flows/`
-turns these into Prefect task runs and progress bars.
+`run` decides what to compute, and in which order. An `Executor` runs functions in this process,
+that of `flows/` on a cluster. An `Observer` is notified of every step: `flows/` turns these into
+Prefect task runs and progress bars.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .base.logs import log
 from .publish import package, safeguards
 from .publish.unchanged import UpToDate
 from .runs import publish
-from .runs.executor import Elected, Executor, Here, Observer, Published, Sharded, Totals
+from .runs.executor import Elected, Executor, Observer, Published, Sharded, Totals
 from .settings.job import Done, Job, Spoken
 from .shard_store import decision_log, manifest, source_languages
 from .shard_store.index import ROOTS, Index
@@ -207,7 +207,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
 
 def run_here(job: Job) -> tuple[Published, dict[str, JsonObject]]:
     """`run` in this process; returns the published version and the stages' counts."""
-    ended = run(job, Here(), Observer())
+    ended = run(job, Executor(), Observer())
     return ended.published, ended.totals.stages
 
 

@@ -20,7 +20,7 @@ from ...tasks import storage
 from ...tasks.accounting.metrics import Metrics, Place, Trace, place_of, row
 from ...tasks.base.logs import log
 from ...tasks.plugins import gpu, loading
-from ...tasks.runs.executor import Chain
+from ...tasks.runs.executor import Chain, Executor
 from ...tasks.settings.job import Cost, Done, Job
 from ...tasks.stages.call import Call, CostMeter, Limits, Result
 from ..cluster import worker, worker_counts
@@ -59,8 +59,8 @@ def opened(
             yield executor
 
 
-class ClusterExecutor:
-    """`tasks.runs.executor.Executor` on a cluster; small calls stay here until workers run."""
+class ClusterExecutor(Executor):
+    """An executor on a cluster; small calls stay here until workers run."""
 
     def __init__(
         self, cluster: Cluster, metrics: Metrics | None = None, progress: Progress | None = None

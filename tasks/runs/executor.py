@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ..accounting.broken import BrokenCount, Unreachable
 from ..base.json_types import Arrived, Balance, JsonObject, Summary
@@ -90,42 +90,29 @@ Step = TypeVar("Step", Sharded, Done, Published | Elected)
 Chain = Callable[[str], list[Done]]  # of a shard
 
 
-class Executor(Protocol):
-    """Runs work on workers. Arguments and results survive pickling."""
+class Executor:
+    """Runs work: this one in this process, for tests, debuggers and notebooks; others on workers,
+    so arguments and results survive pickling."""
 
     def call(self, call: Call[Result], *args: object) -> Result:
-        """Run `call.work(*args)` somewhere."""
+        """Run `call.work(*args)`."""
+        return call.work(*args)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
-        """Run one stage for one shard of so much audio, surviving crashes and hangs."""
+        """Run one stage for one shard of so much audio; on workers, surviving crashes and hangs."""
+        return stage.run(name, job, shard)
 
     def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         """Run `call.work` for each tuple of arguments, results in order."""
+        return [self.call(call, *arguments) for arguments in args]
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
         """Run `chain` for each shard, many at once if there is room; they begin in this order, and
         the results have it."""
-
-    def ready(self) -> float:
-        """Wait for the workers; how long that took, s."""
-
-
-class Here:
-    """Everything in this process: for tests, debuggers and notebooks."""
-
-    def call(self, call: Call[Result], *args: object) -> Result:
-        return call.work(*args)
-
-    def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
-        return stage.run(name, job, shard)
-
-    def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        return [self.call(call, *arguments) for arguments in args]
-
-    def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
         return [chain(shard) for shard in shards]
 
     def ready(self) -> float:
+        """Wait for the workers; how long that took, s."""
         return 0.0
 
 
@@ -168,7 +155,7 @@ class LastBegun(Observer):
         self.stage, self.seconds = stage, total_seconds
 
 
-class Alone(Here):
+class Alone(Executor):
     """Executor of a run that begins in this process, and ends there if nothing has to be computed.
 
     Whatever decodes, measures or transcribes raises WorkersNeeded, as does packaging more than

@@ -12,7 +12,7 @@ from tests.plugins import guessing_asr
 from uttermill.tasks import pipeline
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.publish.upkeep import prune
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.scoring.speech_by_language import SURE
 from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
@@ -214,7 +214,7 @@ def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:
     whole = published(job)
     again = replace(job, out=tmp_path / "other")
     listing = again.out / "manifests" / ".listing"
-    (shard,) = pipeline.run_shard_stage(again, Here(), listing).shards
+    (shard,) = pipeline.run_shard_stage(again, Executor(), listing).shards
     for name in ("filter", "resample"):
         stage.run(name, again, shard)
     units, _ = transcribe.todo(ShardView(again, shard))

@@ -9,7 +9,7 @@ from tests.bench import _stub_engine
 from uttermill.tasks import pipeline
 from uttermill.tasks.audio import open_stream
 from uttermill.tasks.recording import Locator
-from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.runs.executor import Executor, Observer
 from uttermill.tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -27,7 +27,7 @@ IN_INTEGERS = "DNSMOS, precision: int8"  # in place of DNSMOS, not with it
 STUB = {"use": "tests.bench._stub_engine", "speed": 1e6, "gpu": False}
 
 
-class Timed(Here):
+class Timed(Executor):
     """CPU seconds of this process by stage."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.helpers import memory
 from uttermill.tasks.base import process_memory
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.stages.call import Call
 
 MIB = 2**20
@@ -41,7 +41,7 @@ def measured(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, floa
     return result, time.process_time() - began, memory.peak()
 
 
-class Measured(Here):
+class Measured(Executor):
     """An executor with worker processes that records the cost of each function."""
 
     def __init__(self, workers: int) -> None:

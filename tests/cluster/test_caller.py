@@ -18,7 +18,7 @@ from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.runs import executor as callers
 from uttermill.tasks.runs import publish
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.stages import isolate, shard
 from uttermill.tasks.stages.call import CORPUS, SHARD_EACH, Call, Limits, of_shards
@@ -65,7 +65,7 @@ def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     assert allowed(publish.COLLECT, job, group, item_timeout=1000.0) == 1300.0
 
 
-class Timed(Here):
+class Timed(Executor):
     """Notes the shortest deadline of each step, with a short `item_timeout`."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ def test_a_store_that_is_away_after_nothing_new_fails_no_run(
 
 
 def test_the_time_of_shard_is_without_the_wait_for_workers(tmp_path: Path) -> None:
-    class Late(Here):
+    class Late(Executor):
         def ready(self) -> float:
             time.sleep(0.5)
             return 0.5
@@ -140,7 +140,7 @@ def test_the_time_of_shard_is_without_the_wait_for_workers(tmp_path: Path) -> No
 
 def test_what_runs_calls_hears_of_no_step_and_the_other_way_round() -> None:
     """So that a run can be watched in another way without another way of running it."""
-    executors = (callers.Here, callers.Alone, cluster_executor.ClusterExecutor)
+    executors = (callers.Executor, callers.Alone, cluster_executor.ClusterExecutor)
     observers = (callers.Observer, Progress, TaskRunObserver)
     runs, hears = {"call", "map", "stage"}, {"step", "start", "advance", "finish", "sharded"}
     for executor in executors:

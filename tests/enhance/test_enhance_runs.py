@@ -27,7 +27,7 @@ from uttermill.tasks.insight.report.clips import Sample, look_up
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.prune import find_unneeded as unneeded
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import enhanced, recipe
@@ -277,7 +277,7 @@ def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
     for number in (1, 2):
         corpus.add(tmp_path / "in", number)
     job = enhancing_job(tmp_path, tmp_path / "out", how="segv", seconds=corpus.seconds_of(2))
-    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
+    pipeline.run_shard_stage(job, Executor(), job.out / "scratch")
     stage.run("filter", job, "shard-000000")
     stage.run("resample", job, "shard-000000", isolate=True)
     stage.run("transcribe", job, "shard-000000")

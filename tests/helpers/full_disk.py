@@ -13,7 +13,7 @@ from tests.helpers.own_mounts import mount, resize
 from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import MillError
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.runs.executor import Executor, Observer
 from uttermill.tasks.storage import owners, versions
 
 PAGES = (1, 2, 4, 6, 9, 13, 20, 30, 45)  # of 4 KiB; with the last one, all has room perhaps
@@ -32,7 +32,7 @@ def main(small: Path, tmp: Path, which: str) -> int:
         job = corpus.job(small, out=home / f"out{pages}", common=common)
         try:
             with owners.naming(disk if which == "scratch" else tmp, job.out):
-                pipeline.run(job, Here(), Observer())
+                pipeline.run(job, Executor(), Observer())
         except (OSError, MillError) as error:
             full += 1
             said = owners.sentence(error) if isinstance(error, OSError) else str(error)
@@ -41,7 +41,7 @@ def main(small: Path, tmp: Path, which: str) -> int:
         for version in versions.all_of(job.out):
             faults += [f"{pages} pages: {fault}" for fault in verify(version)]
         resize(disk, 10_000)
-        published = pipeline.run(job, Here(), Observer()).published
+        published = pipeline.run(job, Executor(), Observer()).published
         if corpus.content(published.path) != wanted:
             faults.append(f"{pages} pages: other bytes after there was room")
         faults += [f"{pages} pages: left {path}" for path in corpus.temps(job.out)]

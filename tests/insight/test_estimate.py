@@ -22,7 +22,7 @@ from uttermill.tasks.insight.estimating import forecast, sample
 from uttermill.tasks.insight.estimating.forecast import Costs, Forecast, Sizes, Stratum
 from uttermill.tasks.insight.estimating.sample import Member, SampleResult
 from uttermill.tasks.publish import foreseen
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings.job import Done, Spent
 from uttermill.tasks.stages import stage
 from uttermill.tasks.storage import local, versions
@@ -231,7 +231,7 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
     alone, _ = corpus.run(corpus.job(tmp_path, out=tmp_path / "alone"))
     job = corpus.job(tmp_path)
     versions.begin_layout(job.out, 0)
-    found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
+    found = pipeline.run_shard_stage(job, Executor(), tmp_path / "listing")
     every, failed = sample.frame(job.out, found.shards)
     assert (len(every), failed) == (6, 0)
     assert sample.known(job, found.shards) == {}
@@ -318,7 +318,7 @@ def test_reasons_of_a_sample_are_those_of_the_ledger(tmp_path: Path) -> None:
         tmp_path, filter=dropped, package={"max_failed_fraction": 1.0, "formats": ["wenet"]}
     )
     versions.begin_layout(job.out, 0)
-    found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
+    found = pipeline.run_shard_stage(job, Executor(), tmp_path / "listing")
     for name in stage.PER_SHARD:
         for shard in found.shards:
             stage.run(name, job, shard)

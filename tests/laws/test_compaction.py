@@ -19,7 +19,7 @@ from tests.helpers.signals import forked
 from uttermill.tasks import pipeline, storage
 from uttermill.tasks.base.schema import AnyRow
 from uttermill.tasks.publish.upkeep import checkpoints
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import blobs, manifest
 from uttermill.tasks.shard_store.index import Index
@@ -59,7 +59,7 @@ def many(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("many") / "out"
     chosen = job(small, out)
     versions.begin_layout(out, 0)
-    pipeline.run_shard_stage(chosen, Here(), chosen.listing)
+    pipeline.run_shard_stage(chosen, Executor(), chosen.listing)
     with pytest.MonkeyPatch.context() as before:
         scattered(before)
         for name in ("filter", "resample"):

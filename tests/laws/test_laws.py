@@ -31,7 +31,7 @@ from uttermill.tasks.formats import _tars
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs import publish
-from uttermill.tasks.runs.executor import Here, Published
+from uttermill.tasks.runs.executor import Executor, Published
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.shard_store.shard_view import ShardView
@@ -618,7 +618,7 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
     """Hashed by shard, other bytes when filter reads it: failed as `changed`, next run takes it."""
     corpus.add(own / "in", 10)
     job = corpus.job(own)
-    here = Here()
+    here = Executor()
     sharded = pipeline.run_shard_stage(job, here, job.out / "scratch")
     corpus.add(own / "in", 10, seed=99)
     state = UpToDate(job, sharded.shards, sharded.index)

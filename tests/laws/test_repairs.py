@@ -14,7 +14,7 @@ from uttermill.flows.progress import Progress
 from uttermill.tasks import pipeline
 from uttermill.tasks.publish.upkeep import checkpoints
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.runs.executor import Executor, Observer
 from uttermill.tasks.settings.job import Done, Job
 from uttermill.tasks.shard_store import manifest
 
@@ -186,7 +186,7 @@ def test_progress_shows_no_audio_twice(home: Path, changed: dict[str, Any]) -> N
     job = corpus.job(home, shard=SHARDS, **changed)
     damage(corpus.parts(job.out, "audio")[0], "flip")
     bars = Progress()
-    pipeline.run(job, Here(), Bars(bars))
+    pipeline.run(job, Executor(), Bars(bars))
     audio = sum(map(corpus.seconds_of, range(COUNT)))
     done = {standing.name: standing.done for standing in bars.standing()}
     assert all(seconds <= audio + 0.01 for seconds in done.values()), done

@@ -18,7 +18,7 @@ from uttermill.tasks.publish import foreseen
 from uttermill.tasks.publish.corpus import limits
 from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
 from uttermill.tasks.publish.outcomes.shard_batches import ShardBatch
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages.call import Call
@@ -72,7 +72,7 @@ def undamaged(home: Path, done: Path, tmp_path_factory: pytest.TempPathFactory) 
     return corpus.content(corpus.run(retarred(corpus.job(home, out=out, **chosen())))[0].path)
 
 
-class Counted(Here):
+class Counted(Executor):
     """Calls by name."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ def test_only_shards_that_changed_are_judged_again(
     job = corpus.job(tmp_path, **chosen())
     corpus.run(job)
     counted = Counted()
-    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    monkeypatch.setattr(pipeline, "Executor", lambda: counted)
     corpus.add(tmp_path / "in", COUNT)
     corpus.run(job)
     assert counted.names.count("collect") == 1
@@ -182,7 +182,7 @@ def test_damaged_outcomes_are_made_again(
             path.read_bytes()[: path.stat().st_size // 2] if how == "half" else how.encode()
         )
     counted = Counted()
-    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    monkeypatch.setattr(pipeline, "Executor", lambda: counted)
     assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
     assert counted.names.count("collect") == 1, "those of one group, and no others"
 

@@ -20,7 +20,7 @@ from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest, recipe
 from uttermill.tasks.shard_store.shard_view import ShardView
@@ -328,7 +328,7 @@ def test_a_new_shard_is_counted_without_working_out_what_it_would_store(
     corpus.make(tmp_path / "in", 6)
     (tmp_path / "in" / "broken.wav").write_bytes(b"no audio at all" * 100)
     job = corpus.job(tmp_path)
-    pipeline.run_shard_stage(job, Here(), job.scratch or tmp_path / "scratch")
+    pipeline.run_shard_stage(job, Executor(), job.scratch or tmp_path / "scratch")
     (name,) = manifest.shards(job.out)
     units, reused = contract.find("filter").todo(ShardView(job, name))
     wanted = sum(unit.items for unit in units), reused

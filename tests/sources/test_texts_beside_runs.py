@@ -15,7 +15,7 @@ from uttermill.tasks.base.environment import setting
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Ignored
-from uttermill.tasks.runs.executor import Here, Published
+from uttermill.tasks.runs.executor import Executor, Published
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.stages import shard
@@ -154,7 +154,7 @@ def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     assert first[:2] == says
     assert first[2].startswith("Speakers of 2 of 4 recordings in 'c' are unknown")
     (tmp_path / "scratch").mkdir()
-    assert pipeline.run_shard_stage(job, Here(), tmp_path / "scratch").stated == says
+    assert pipeline.run_shard_stage(job, Executor(), tmp_path / "scratch").stated == says
     assert planning.plan(job, job).stated == first
     corpus.add(tmp_path / "in", 8, name="aaa.wav")
     renewed = planning.plan(job, job).stated

@@ -18,7 +18,7 @@ from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.base.schema import LedgerRow
 from uttermill.tasks.insight.estimating import planning
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.stages.listing.copies import former, mark
 
@@ -207,7 +207,7 @@ def test_plan_takes_no_file_for_a_copy_of_one_that_is_gone(tmp_path: Path, folde
 
 def stated(job: Job) -> list[str]:
     with tempfile.TemporaryDirectory() as home:
-        return pipeline.run_shard_stage(job, Here(), Path(home)).stated
+        return pipeline.run_shard_stage(job, Executor(), Path(home)).stated
 
 
 def test_other_labels_are_no_copy() -> None:

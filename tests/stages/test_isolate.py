@@ -22,7 +22,7 @@ from uttermill.tasks import pipeline
 from uttermill.tasks.base import environment, errors, memory_limits
 from uttermill.tasks.base.errors import KILLED, KilledFromOutside, RunError
 from uttermill.tasks.base.schema import AnyRow
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.shard_store.shard_view import ShardView
@@ -61,7 +61,7 @@ def poisoned(source: Path, out: Path, where: str, how: str) -> Job:
 def prepare(job: Job, until: str) -> None:
     """Run what comes before stage `until`."""
     versions.begin_layout(job.out, 0)
-    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
+    pipeline.run_shard_stage(job, Executor(), job.out / "scratch")
     for name in stage.PER_SHARD[: stage.PER_SHARD.index(until)]:
         stage.run(name, job, SHARD)
 
@@ -144,7 +144,7 @@ def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path
     quiet, _ = corpus.run(corpus.job(source))
     job = corpus.job(source, out=tmp_path / "out")
     versions.begin_layout(job.out, 0)
-    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
+    pipeline.run_shard_stage(job, Executor(), job.out / "scratch")
     for name in stage.PER_SHARD:
         assert stage.run(name, job, SHARD, isolate=True).computed == COUNT
     published, _ = corpus.run(job)
@@ -346,7 +346,7 @@ def test_what_was_killed_from_outside_heals_at_the_next_run(
     # Without a cache, `filter` leaves all conversion to `resample`.
     job = corpus.job(tmp_path, package={"max_failed_fraction": 1.0}, cache_bytes=0)
     versions.begin_layout(job.out, 0)
-    pipeline.run_shard_stage(job, Here(), tmp_path / "scratch")
+    pipeline.run_shard_stage(job, Executor(), tmp_path / "scratch")
     for before in stage.PER_SHARD[: stage.PER_SHARD.index(name)]:
         stage.run(before, job, "shard-000000")
 

@@ -11,7 +11,7 @@ import soundfile as sf
 from tests.helpers import corpus, tiers
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.audio import stream
-from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.runs.executor import Executor, Observer
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.shard_store.index import Index
@@ -125,7 +125,7 @@ def batched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sharded(tmp: Path) -> Any:
     job = corpus.job(tmp, shard={"settle_seconds": 0, "hours": 4 / 3600})
-    return job, pipeline.sharded(job, Here(), Observer())
+    return job, pipeline.sharded(job, Executor(), Observer())
 
 
 def rows(out: Path) -> dict[str, dict[str, Any]]:
@@ -251,7 +251,7 @@ def test_broken_recordings_are_counted(tmp_path: Path) -> None:
     named = [Path(each.source_path).name for each in found.listed.first]
     assert named == ["x.wav", "y.wav"], "they are more than max_failed_fraction"
     job = corpus.job(tmp_path, package={"max_failed_fraction": 0.5})
-    again = pipeline.sharded(job, Here(), Observer())
+    again = pipeline.sharded(job, Executor(), Observer())
     assert (again.listed.recordings, again.listed.failed, again.listed.first) == (10, 2, [])
 
 

@@ -19,7 +19,7 @@ from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.recording.limits import Limits
-from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.executor import Executor
 from uttermill.tasks.settings import ResampleSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
@@ -38,7 +38,7 @@ def listed(home: Path, count: int = 6, out: str = "out", **changes: Any) -> Job:
     job = corpus.job(
         home, out=home / out, scratch=home / "scratch", **{"resample": {"rate": 11025}, **changes}
     )
-    pipeline.run_shard_stage(job, Here(), home / "listing")
+    pipeline.run_shard_stage(job, Executor(), home / "listing")
     return job
 
 
@@ -67,7 +67,7 @@ def apart(home: Path, job: Job) -> list[tuple[str, str | None, str | None]]:
     """The rows of stages that each decode by themselves."""
     alone = replace(job, out=home / "apart", cache_bytes=0)
     alone.out.mkdir()
-    pipeline.run_shard_stage(alone, Here(), home / "listing")
+    pipeline.run_shard_stage(alone, Executor(), home / "listing")
     assert stage.run("filter", alone, SHARD).converted == 0
     assert stored(alone) == []
     stage.run("resample", alone, SHARD)

@@ -22,7 +22,7 @@ from uttermill.flows.run import execute
 from uttermill.tasks import audio, pipeline
 from uttermill.tasks.base.errors import ItemError, RunError
 from uttermill.tasks.recording import Locator, container, guard, unreachable
-from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.runs.executor import Executor, Observer
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import stage
@@ -125,7 +125,7 @@ def test_a_part_of_a_file_tells_it_too(share: Share, tmp_path: Path) -> None:
 
 
 def run(job: Job) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
-    ended = pipeline.run(job, Here(), Observer())
+    ended = pipeline.run(job, Executor(), Observer())
     return execute.result_of(job, ended), corpus.counts(ended.totals.stages)
 
 

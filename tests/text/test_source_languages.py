@@ -16,7 +16,7 @@ from uttermill.tasks.base.errors import NothingLeft
 from uttermill.tasks.insight import source_languages
 from uttermill.tasks.publish.corpus import ROW
 from uttermill.tasks.publish.upkeep import prune
-from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.runs.executor import Executor, Observer
 from uttermill.tasks.settings.job import Done
 from uttermill.tasks.shard_store import manifest, recipe
 from uttermill.tasks.shard_store import source_languages as source_votes
@@ -232,7 +232,7 @@ class Steps(Observer):
 
 def test_each_step_of_a_run_that_hears_clips_again_says_what_it_did(tmp_path: Path) -> None:
     steps = Steps()
-    pipeline.run(job(tmp_path, range(10), GUESSING), Here(), steps)
+    pipeline.run(job(tmp_path, range(10), GUESSING), Executor(), steps)
     heard = [done.computed for done in steps.done if done.stage == "transcribe"]
     assert heard == [10, 3]
     assert [done.new for done in steps.done if done.stage == "package"] == [False, True]

@@ -22,7 +22,7 @@ from ...tasks.plugins.annotation_kinds import Array, Events
 from ...tasks.publish.published import samples_of
 from ...tasks.recording import Locator
 from ...tasks.shard_store import annotated, hidden, manifest
-from ...tasks.shard_store.utterance import FinalUtterance
+from ...tasks.shard_store.utterance import Utterance
 from ...tasks.speech import silero
 from ...tasks.storage.queries import identifier
 from .corpus import Corpus, Gone, Items
@@ -89,8 +89,8 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     if stored is not None:
         utterance = stored[1]
         remarks = _annotations(corpus, utterance)
-        heard = utterance.heard.transcript
-        texts["reference"] = utterance.cut.reference
+        heard = utterance.transcript
+        texts["reference"] = utterance.reference
         texts["others"] = _others(corpus, *stored)
         if heard is not None:
             words = heard.get("word_times")
@@ -101,7 +101,7 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     texts["heard"] = clip_row["hypothesis"] or texts["heard"]
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
     if (job := corpus.job()) is not None and hidden.hides(job):
-        most = hidden.most_places(job, stored[1].heard, texts["heard"]) if stored else 0
+        most = hidden.most_places(job, stored[1], texts["heard"]) if stored else 0
         language, all_texts = clip_row["language"], [texts["reference"], texts["heard"]]
         all_texts += texts["others"]
         most = max(most, *(len(hidden.places(job, text or "", language)) for text in all_texts))
@@ -111,7 +111,7 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     return {"row": clip_row, "around": around, **texts, "annotations": remarks}
 
 
-def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
+def _annotations(corpus: Corpus, utterance: Utterance) -> list[JsonObject]:
     """The annotations of a clip by the chosen plug-ins: all events, at most POINTS numbers, of
     longer arrays every so many."""
     job = corpus.job()
@@ -127,11 +127,11 @@ def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
     return shown
 
 
-def _others(corpus: Corpus, shard: str, utterance: FinalUtterance) -> list[str]:
+def _others(corpus: Corpus, shard: str, utterance: Utterance) -> list[str]:
     """Texts of other recognisers, or of other settings, for the same PCM."""
-    heard = utterance.heard.transcript
+    heard = utterance.transcript
     transcript, text = (heard["transcript"], heard.get("text")) if heard else ("", None)
-    same = pc.field("audio") == (utterance.heard.hears or utterance.cut.audio)
+    same = pc.field("audio") == (utterance.hears or utterance.audio)
     texts = set[str]()
     for part in manifest.read(corpus.out, "transcribe", shard):
         others = part.table.filter(same & (pc.field("transcript") != transcript))

@@ -26,7 +26,7 @@ from ...tasks.scoring import near_texts
 from ...tasks.settings import FilterSettings
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import hidden, manifest
-from ...tasks.shard_store.utterance import FinalUtterance
+from ...tasks.shard_store.utterance import Utterance
 from ...tasks.storage import queries, versions
 from ...tasks.storage.queries import identifier, literal
 from ..run import run_folder
@@ -55,11 +55,11 @@ class Run:
 
 
 @lru_cache(HELD)
-def _decided(run: Run, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
+def _decided(run: Run, shard: str, recording: str) -> Mapping[str, Utterance]:
     if run.job is None:
         return {}
     view = judged.of_recordings(run.job, shard, [recording])
-    return {u.cut.id: u for u in view.transcribed()}
+    return {u.id: u for u in view.transcribed()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +173,14 @@ class Corpus:
                     return locator_of(row, AUDIBLE)
         return None
 
-    def _utterances(self, recording: str) -> tuple[str, Mapping[str, FinalUtterance]]:
+    def _utterances(self, recording: str) -> tuple[str, Mapping[str, Utterance]]:
         """The shard of a recording, and its utterances by id, as the last run judged them: a run
         may end while the explorer is open."""
         run = self.run()
         shard = self._shard_of(recording) if run is not None else None
         return (shard, _decided(run, shard, recording)) if run and shard else ("", {})
 
-    def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:
+    def utterance(self, recording: str, key: str | None) -> tuple[str, Utterance] | None:
         """(shard, utterance) by its id."""
         shard, utterances = self._utterances(recording)
         return (shard, utterances[key]) if key is not None and key in utterances else None
@@ -190,7 +190,7 @@ class Corpus:
         places: list[tuple[float, float]] = []
         for one in self._utterances(recording)[1].values():
             if one.muted and (packed := judged.packed(one)):
-                begin, rate = one.cut.start / one.cut.rate, packed["rate"]
+                begin, rate = one.start / one.rate, packed["rate"]
                 spans = hidden.muted_spans(one.muted)
                 places += [(begin + low / rate, begin + high / rate) for low, high in spans]
         return places

@@ -17,7 +17,7 @@ from ..base.schema import LedgerRow, RecordingRow
 from ..recording.tracks import PEAK, SUBTITLES, not_read, part_of
 from ..shard_store.cuts import Cut
 from ..shard_store.shard_view import ShardView
-from ..shard_store.utterance import FinalUtterance, Outcome
+from ..shard_store.utterance import Outcome, Utterance
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 #: Outcome and reason of spans that are still to be computed. No version has it.
@@ -30,7 +30,7 @@ _RANKS = (PENDING, *PRECEDENCE)
 #: A recording with any of these outcomes has not failed as a whole.
 SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
-Span = tuple[int, int, Outcome, FinalUtterance | None]  # start, end
+Span = tuple[int, int, Outcome, Utterance | None]  # start, end
 Row = tuple[Any, ...]  # values in the order of LEDGER, then the utterance, None without one
 TRACK_NOT_READ, CHANNELS_APART = "track_not_read", "channels_apart"
 SUBTITLES_NOT_READ, BEYOND_FULL_SCALE = "subtitles_not_read", "beyond_full_scale"
@@ -77,13 +77,13 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def of_shard(
-    view: ShardView, utterances: Iterable[FinalUtterance], uncut: Outcome = CHANGED
+    view: ShardView, utterances: Iterable[Utterance], uncut: Outcome = CHANGED
 ) -> list[Row]:
     """The ledger's rows of one shard; `uncut`: the outcome of recordings that are not cut. A copy
     has a row with as many samples as were decoded from its original."""
-    by_recording: dict[str, list[FinalUtterance]] = {}
+    by_recording: dict[str, list[Utterance]] = {}
     for utterance in utterances:
-        by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
+        by_recording.setdefault(utterance.recording["recording"], []).append(utterance)
     rows: list[Row] = []
     for recording in view.recordings:
         if (original := view.originals.get(recording["recording"])) is None:
@@ -99,7 +99,7 @@ def of_shard(
 
 
 def _of_recording(
-    recording: RecordingRow, cut: Cut | None, utterances: Sequence[FinalUtterance], uncut: Outcome
+    recording: RecordingRow, cut: Cut | None, utterances: Sequence[Utterance], uncut: Outcome
 ) -> list[Row]:
     """The rows of one recording: utterances, then gaps, each by PRECEDENCE, then by start. Raises
     ConservationError if they do not account for all decoded samples."""
@@ -113,8 +113,8 @@ def _of_recording(
         if (refusal := cut.refusal) is not None:
             outcome = outcome._replace(value=refusal.value, threshold=refusal.threshold)
         return _whole(recording, cut, outcome)
-    spans = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
-    spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].cut.id))
+    spans = [(u.start, u.end, u.outcome, u) for u in utterances]
+    spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].id))
     gaps: list[Span] = [
         (g["start"], g["end"], Outcome(g["kind"], "filter", g["reason"] or g["kind"]), None)
         for g in cut.spans
@@ -189,8 +189,8 @@ def _rows(
         result, stage, reason, value, threshold, detail = outcome
         part, language, clip = (channel, track), stated, None
         if utterance is not None:
-            heard, clip = utterance.heard.transcript, utterance.cut.id
-            language = (heard.get("language") if heard else None) or utterance.cut.language
+            heard, clip = utterance.transcript, utterance.id
+            language = (heard.get("language") if heard else None) or utterance.language
         elif reason == TRACK_NOT_READ:
             part = None, not_read(detail) or None
         elif reason == CHANNELS_APART:

@@ -10,7 +10,7 @@ from ..base.schema import EnhancedRow
 from ..settings.job import Job
 from ..shard_store import blobs, hidden
 from ..shard_store.shard_view import ShardView
-from ..shard_store.utterance import FinalUtterance
+from ..shard_store.utterance import Utterance
 
 
 def of_recordings(job: Job, shard: str, names: Container[str]) -> ShardView:
@@ -20,15 +20,13 @@ def of_recordings(job: Job, shard: str, names: Container[str]) -> ShardView:
     return view
 
 
-def packed(utterance: FinalUtterance | None) -> EnhancedRow | None:
+def packed(utterance: Utterance | None) -> EnhancedRow | None:
     """Where the PCM of a clip lies; None if it has none."""
-    row = utterance.heard.packed if utterance is not None else None
+    row = utterance.packed if utterance is not None else None
     return None if row is None or row["error_code"] else row
 
 
-def stored_pcm(
-    out: Path, shard: str, utterance: FinalUtterance | None
-) -> tuple[Int16s, int] | None:
+def stored_pcm(out: Path, shard: str, utterance: Utterance | None) -> tuple[Int16s, int] | None:
     """The PCM of a clip, silent where it is muted, int16 [n], and its rate in Hz; None if it has
     none. CorruptManifest or OSError if it cannot be read."""
     row = packed(utterance)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import plugins, scoring
 from ..base.errors import ConfigError
@@ -46,7 +47,7 @@ from ..shard_store import (
 from ..shard_store.annotated import SPOKEN
 from ..shard_store.clip_choice import labels_kept
 from ..shard_store.shard_view import ShardView
-from ..shard_store.utterance import CutUtterance, FinalUtterance
+from ..shard_store.utterance import Utterance
 from ..storage import tables
 from . import text_marks
 from .corpus import identities
@@ -140,106 +141,114 @@ LEFT = ("sha256_left", "left_blob", "left_offset")
 RIGHT = ("sha256_right", "right_blob", "right_offset")
 
 
-def rows_of(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
+def rows_of(view: ShardView, utterances: Sequence[Utterance], facts: pa.Table) -> pa.Table:
     """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
-    columns by which clips are chosen."""
-    schema, job = row_schema(view.job), view.job
-    by_verdicts = text_values.text_columns(job.transcribe.verdicts)
-    by_text = {text_values.SOURCE, *text_values.DERIVED, *by_verdicts}
+    columns by which clips are chosen. `facts`: what limits may ask of them, with all measures."""
+    job, by_text = view.job, text_values.text_columns(view.job.transcribe.verdicts)
+    measured = {*text_values.DERIVED, *by_text, *enhanced.measures(job)}
+    measured |= {field.name for field in annotated.label_fields(job)}
+    copied = [name for name in HEARD if name not in by_text]
     hides, talks, declared = hidden.hides(job), turns_kept(job), annotated.of_job(job)
     spoken, voices = _spoken(job), dict[str, dict[str, bytes]]()
-    rows = list[AnyRow]()
+    rows, packaged = list[AnyRow](), list[bool]()
     for u in utterances:
         row = _of_cut(view.shard, u)
-        if u.outcome.outcome == "packaged":
-            heard: AnyRow = _heard(u)
-            copied = {**u.heard.measures, **{name: heard.get(name) for name in HEARD}}
-            row = copied | {name: u.texts.get(name) for name in by_text} | row
-            row |= _of_pcm(view, u) | _of_texts(view, u, hides, talks)
+        packaged.append(u.outcome.outcome == "packaged")
+        if packaged[-1]:
+            row |= zip(copied, map(_heard(u).get, copied), strict=True)
+            row |= _of_pcm(view, u)
+            row |= _of_texts(view, u, hides, talks)
             row |= _annotations(view, u, declared, spoken, voices)
         rows.append(row)
-    columns = [pa.array(tables.column(rows, field.name), field.type) for field in schema]
+    schema, columns, kept = row_schema(job), [], pa.array(packaged, pa.bool_())
+    for field in schema:
+        if field.name in measured:
+            nothing = pa.scalar(None, field.type)
+            columns.append(pc.if_else(kept, facts[field.name], nothing))
+        else:
+            columns.append(pa.array(tables.column(rows, field.name), field.type))
     return pa.table(columns, schema=schema)
 
 
-def _of_cut(shard: str, u: FinalUtterance) -> AnyRow:
+def _of_cut(shard: str, u: Utterance) -> AnyRow:
     """What is known once an utterance is cut, so that pending ones have it, too: with their length
     and rate before resampling, and the recipe of their PCM."""
-    cut, recording, row = u.cut, u.cut.recording, u.heard.transcript
+    recording, row = u.recording, u.transcript
     late = recording.get("start_seconds")
     return {
-        "id": cut.id,
-        "source_id": cut.source_id,
+        "id": u.id,
+        "source_id": u.source_id,
         "dataset": recording["dataset"],
         "split": "train",  # until splits are assigned
         "recording": recording["recording"],
         "source_path": recording["source_path"],
         "channel": channel_of(recording),
-        "start": cut.start / cut.rate,
-        "end": cut.end / cut.rate,
-        "start_seconds": None if late is None else round(cut.start / cut.rate + late, 6),
-        "speaker": cut.speaker,
+        "start": u.start / u.rate,
+        "end": u.end / u.rate,
+        "start_seconds": None if late is None else round(u.start / u.rate + late, 6),
+        "speaker": u.speaker,
         "language": row and row["language"],  # a pending utterance may have a first transcript
-        "num_samples": cut.end - cut.start,
-        "sample_rate": cut.rate,
-        "sha256": cut.audio,
+        "num_samples": u.end - u.start,
+        "sample_rate": u.rate,
+        "sha256": u.audio,
         "work_shard": shard if u.outcome.outcome == "packaged" else None,
-        "labels": cut.labels,
-        SECOND_LANGUAGE: cut.second(SECOND_LANGUAGE),
+        "labels": u.labels,
+        SECOND_LANGUAGE: u.second(SECOND_LANGUAGE),
     }
 
 
-def _of_pcm(view: ShardView, u: FinalUtterance) -> AnyRow:
+def _of_pcm(view: ShardView, u: Utterance) -> AnyRow:
     """Where the PCM of a packaged clip and of those beside it is, and what it holds."""
     row: AnyRow = {}
-    if (pcm := u.heard.packed) is not None:
-        is_enhanced = pcm["audio"] == u.cut.enhanced
+    if (pcm := u.packed) is not None:
+        is_enhanced = pcm["audio"] == u.enhanced
         row |= {"num_samples": pcm["num_samples"], "sample_rate": pcm["rate"]}
         row |= {"sha256": pcm["sha256"], "blob": pcm["blob"], "blob_offset": pcm["offset"]}
         row["audio_is"] = "enhanced" if is_enhanced else "original"
-    left, right = u.heard.sides or (None, None)
-    for clip, names in ((u.heard.beside, BESIDE), (left, LEFT), (right, RIGHT)):
+    left, right = u.sides or (None, None)
+    for clip, names in ((u.beside, BESIDE), (left, LEFT), (right, RIGHT)):
         if clip:
             row |= zip(names, map(clip.get, ("sha256", "blob", "offset")), strict=True)
     if not u.muted:
         return row
     # `sha256` is the hash of the published PCM; MUTED_COLUMNS have those of the stored PCM.
     names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
-    for clip, (name, stored) in zip((pcm, u.heard.beside), names, strict=True):
+    for clip, (name, stored) in zip((pcm, u.beside), names, strict=True):
         if clip is not None:
             silenced = hidden.silenced(blobs.read(view.job.out, view.shard, clip), u.muted)
             row |= {name: blobs.sha256(silenced), stored: clip["sha256"]}
     return row | {"muted": u.muted}
 
 
-def _of_texts(view: ShardView, u: FinalUtterance, hides: bool, talks: bool) -> AnyRow:
+def _of_texts(view: ShardView, u: Utterance, hides: bool, talks: bool) -> AnyRow:
     """Its texts; `hides`: whether the job masks any; `talks`: whether clips hold several turns."""
     job, language = view.job, _heard(u)["language"]
-    most = hidden.most_places(job, u.heard, str(u.texts["text"])) if hides else 0
+    most = hidden.most_places(job, u, str(u.texts["text"])) if hides else 0
     aligned = _reference_words(job, u, most)
     clip = _published(job, u, hides, most, aligned.get("reference_words") or ())
     row: AnyRow = {
         "text": clip.text,
+        text_values.SOURCE: u.texts[text_values.SOURCE],
         "normalised": clip.normalised,
         "hypothesis": clip.hypothesis,
         "word_times": clip.words,
         "llm_text": text_values.rewriting_outcome(u),
         **(aligned if job.transcribe.reference_words else {}),
     }
-    if second_text := u.cut.second(SECOND_TEXT):  # in which as much is hidden
-        row[SECOND_TEXT] = hidden.shown(job, second_text, u.cut.second(SECOND_LANGUAGE), most)
+    if second_text := u.second(SECOND_TEXT):  # in which as much is hidden
+        row[SECOND_TEXT] = hidden.shown(job, second_text, u.second(SECOND_LANGUAGE), most)
     if talks:
         row["turns"] = clip_turns.labelled(view, u, clip.words, language, most > 0)
     return row
 
 
-def _heard(u: FinalUtterance) -> TranscriptRow:
-    assert u.heard.transcript is not None
-    return u.heard.transcript
+def _heard(u: Utterance) -> TranscriptRow:
+    assert u.transcript is not None
+    return u.transcript
 
 
 def _published(
-    job: Job, u: FinalUtterance, hides: bool, most: int, aligned: Sequence[WordRow]
+    job: Job, u: Utterance, hides: bool, most: int, aligned: Sequence[WordRow]
 ) -> hidden.Texts:
     """An utterance's texts as they are published: masked if the job `hides` anything (`most`: see
     `hidden.most_places`), in `package.text_form`, with `package.text_marks`. `aligned`: the words
@@ -247,7 +256,7 @@ def _published(
     heard, form = _heard(u), job.package.text_form
     unmasked, source = str(u.texts["text"]), str(u.texts[text_values.SOURCE])
     language = heard["language"]
-    normalised = text_values.compared(job, u.heard, unmasked, source)
+    normalised = text_values.compared(job, u, unmasked, source)
     clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
     if hides:
         clip = hidden.texts(
@@ -266,10 +275,10 @@ def _published(
         by_source = source == "reference"
         words = aligned if by_source else clip.words or ()
         text = text_marks.marked(job, u, text or "", words, by_source)
-    return clip._replace(text=text)
+    return clip if text == clip.text else clip._replace(text=text)
 
 
-def _reference_words(job: Job, u: FinalUtterance, most: int) -> AnyRow:
+def _reference_words(job: Job, u: Utterance, most: int) -> AnyRow:
     """The columns REFERENCE_WORDS: times of the words of the source's text, and the mean
     probability of their alignment."""
     if u.aligned is None:
@@ -354,7 +363,7 @@ def _spoken(job: Job) -> list[str]:
 
 def _annotations(
     view: ShardView,
-    u: FinalUtterance,
+    u: Utterance,
     declared: Iterable[annotated.Declared],
     spoken: Sequence[str],
     voices: dict[str, dict[str, bytes]],
@@ -369,28 +378,28 @@ def _annotations(
         elif one.shelf == "text" and not one.kind.large:
             values[one.name] = u.texts.get(one.name)
     if "turns" in spoken:
-        values["turns"] = _turns(view, u.cut)
-    if "speaker_embedding" in spoken and u.cut.voice:
-        recording = u.cut.recording
+        values["turns"] = _turns(view, u)
+    if "speaker_embedding" in spoken and u.voice:
+        recording = u.recording
         if recording["recording"] not in voices:
             turned = view.turned(recording)[1] or ()
             voices[recording["recording"]] = {
                 turns.name_of((), row["number"] - 1, recording["path"]): row["vector"]
-                for row in identities.voices_of_turns(recording, turned, u.cut.rate)
+                for row in identities.voices_of_turns(recording, turned, u.rate)
             }
-        if vector := voices[recording["recording"]].get(u.cut.voice):
+        if vector := voices[recording["recording"]].get(u.voice):
             values["speaker_embedding"] = np.frombuffer(vector, "<f2").astype(np.float32)
     return values
 
 
-def _turns(view: ShardView, cut: CutUtterance) -> list[dict[str, object]] | None:
+def _turns(view: ShardView, u: Utterance) -> list[dict[str, object]] | None:
     """Turns within a clip, in s from its start; None if the recording has none."""
-    spoken = view.turned(cut.recording)[1]
+    spoken = view.turned(u.recording)[1]
     if spoken is None:
         return None
-    path, rate = cut.recording["path"], cut.rate
+    path, rate = u.recording["path"], u.rate
     return [
         Event(turn.start / rate, turn.end / rate, name)._asdict()
-        for turn in turns.within(spoken, cut.start, cut.end)
+        for turn in turns.within(spoken, u.start, u.end)
         for name in [turns.name_of([turn], turn.speaker, path)]
     ]

@@ -23,7 +23,7 @@ from ..plugins.annotation_kinds import Events
 from ..scoring import cleaning
 from ..settings.job import Job
 from ..shard_store import annotated
-from ..shard_store.utterance import FinalUtterance
+from ..shard_store.utterance import Utterance
 
 NEAR = 40  # characters beyond its length within which a word is looked for
 ALIKE = 4  # letters that two forms of a word share: laughs, laughter
@@ -57,7 +57,7 @@ def check(job: Job) -> None:
 
 
 def marked(
-    job: Job, utterance: FinalUtterance, text: str, words: Sequence[WordRow], by_source: bool
+    job: Job, utterance: Utterance, text: str, words: Sequence[WordRow], by_source: bool
 ) -> str:
     """A clip's text with marks. `words`: with times, if these are known; `by_source`: whether the
     text is the source's, whose place for a mark counts."""
@@ -69,9 +69,9 @@ def marked(
         for event in annotated.value_of(one, utterance) or ()
         if event["label"] in marks
     ]
-    person = utterance.cut.person
+    person = utterance.person
     by_source = by_source and not (person and person.text)
-    by_text = [*stated(text, utterance.cut.stated, marks)] if by_source else []
+    by_text = [*stated(text, utterance.stated, marks)] if by_source else []
     stated_marks = {mark for _, mark in by_text}
     by_time = [entry for entry in heard(text, words, events) if entry[1] not in stated_marks]
     return with_marks(text, [*by_text, *by_time])

@@ -19,7 +19,7 @@ from ..plugins.rules import Rule
 from ..settings import Plugin, StageSettings
 from ..settings.job import Job
 from ..speech.embedding import SIZE
-from .utterance import FinalUtterance
+from .utterance import Utterance
 
 #: Annotations from a diarizer's turns; published on request.
 SPOKEN: dict[str, Annotation] = {
@@ -121,14 +121,14 @@ def label_fields(job: Job) -> list[pa.Field]:
     return [pa.field(one.name, one.kind.type) for one in early if isinstance(one.kind, Label)]
 
 
-def value_of(one: Declared, utterance: FinalUtterance) -> Any:
+def value_of(one: Declared, utterance: Utterance) -> Any:
     """An annotation of an utterance as its column holds it; None if there is none."""
     if one.shelf == "text":
         value: Any = utterance.texts.get(one.name)
         return value if value is None else one.kind.decoded(one.kind.encoded(value))
     if not one.kind.large:
-        return utterance.cut.measures.get(one.name)
-    data = utterance.cut.annotations.get(key(one.use, one.name))
+        return utterance.measures.get(one.name)
+    data = utterance.annotations.get(key(one.use, one.name))
     return None if data is None else one.kind.decoded(data)
 
 

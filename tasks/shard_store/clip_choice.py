@@ -27,7 +27,7 @@ from ..settings.job import Job
 from ..settings.package import ClipChoice
 from . import recipe
 from .cuts import segments_of
-from .utterance import CutUtterance, Outcome
+from .utterance import Outcome, Utterance
 
 REASON = "not_chosen"
 NOT_CHOSEN = Outcome("dropped", "package", REASON)  # before recognition; compare with `is`
@@ -141,15 +141,15 @@ def _of_language(wanted: str, language: str | None) -> bool:
     return one == other or one == other.partition("-")[0]
 
 
-def of_clip(job: Job, cut: CutUtterance) -> Asked:
+def of_clip(job: Job, u: Utterance) -> Asked:
     """What is known of a clip before it is recognised."""
-    segment = cut.segment or cut.turn
-    stated = (segment and segment.speaker) or cut.recording["speaker"]
-    linked = bool(cut.voice) and stated is None and recipe.across_recordings(job) is not None
-    later = ("speaker",) * linked + ("language",) * (cut.language is None)
-    speaker = None if linked else cut.speaker
-    dataset = cut.recording["dataset"]
-    return Asked(dataset, speaker, cut.language, dict(cut.labels or ()), later)
+    segment = u.segment or u.turn
+    stated = (segment and segment.speaker) or u.recording["speaker"]
+    linked = bool(u.voice) and stated is None and recipe.across_recordings(job) is not None
+    later = ("speaker",) * linked + ("language",) * (u.language is None)
+    speaker = None if linked else u.speaker
+    dataset = u.recording["dataset"]
+    return Asked(dataset, speaker, u.language, dict(u.labels or ()), later)
 
 
 def of_uncut(job: Job, row: RecordingRow) -> Callable[[int | None], bool]:

@@ -15,12 +15,12 @@ from ..recording import turns
 from ..recording.turns import SpokenTurn, Turn
 from . import hidden, requests
 from .shard_view import ShardView
-from .utterance import FinalUtterance
+from .utterance import Utterance
 
 
 def labelled(
     view: ShardView,
-    utterance: FinalUtterance,
+    utterance: Utterance,
     words: Sequence[WordRow] | None,
     language: str | None,
     thorough: bool = False,
@@ -28,17 +28,19 @@ def labelled(
     """The turns, sorted by start. A turn's text is the source's if that states one for each
     stretch, else the recognised one. `words`: the clip's published words; None: their times are
     unknown; `thorough`: search the texts thoroughly, because the clip has hidden words."""
-    cut = utterance.cut
-    heard_turns = requests.heard_turns(utterance.in_channels, cut.start, cut.rate)
+    heard_turns = requests.heard_turns(utterance.in_channels, utterance.start, utterance.rate)
     in_channels = {one.turn: one for one in heard_turns}
-    speech = view.turned(cut.recording)[1] or ()
-    stretches = turns.within(speech, cut.start, cut.end)
-    segments, place = view.stated_turns(cut.recording), (cut.start, cut.end, cut.rate)
+    speech = view.turned(utterance.recording)[1] or ()
+    stretches = turns.within(speech, utterance.start, utterance.end)
+    segments, place = (
+        view.stated_turns(utterance.recording),
+        (utterance.start, utterance.end, utterance.rate),
+    )
     stated = None if segments is None else turns.texts_in_span(segments, *place)
     labels = turns.labels_in_span(segments or (), *place)
     channel_of = {one.speaker: one.channel for one in stretches}
     rows: list[LabelledTurnRow] = []
-    for turn, of_window in with_words(stretches, cut.rate, words):
+    for turn, of_window in with_words(stretches, utterance.rate, words):
         heard: Sequence[WordRow] | None = None if words is None else of_window
         text = None if heard is None else _text(heard)
         inside = {(one.start, one.end) for one in stretches if _holds(turn, one)}
@@ -58,15 +60,15 @@ def labelled(
             text = hidden.masked(whole, hidden.places(view.job, whole, language, thorough))
         rows.append(
             {
-                "speaker": turns.name_of(speech, turn.speaker, cut.recording["path"]),
+                "speaker": turns.name_of(speech, turn.speaker, utterance.recording["path"]),
                 "number": turn.speaker + 1,
-                "start": turn.start / cut.rate,
-                "end": turn.end / cut.rate,
+                "start": turn.start / utterance.rate,
+                "end": turn.end / utterance.rate,
                 "backchannel": turn.backchannel,
                 "channel": channel_of[turn.speaker],
                 "text": text,
                 "words": None if heard is None else [*heard],
-                "labels": sorted((dict(cut.labels or ()) | longest[1]).items()) or None,
+                "labels": sorted((dict(utterance.labels or ()) | longest[1]).items()) or None,
             }
         )
     return rows

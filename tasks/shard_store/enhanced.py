@@ -17,7 +17,7 @@ from ..plugins.rules import Limit, Rule, Within, judge
 from ..settings import Plugin
 from ..settings.job import Job
 from . import recipe
-from .utterance import UNCONVERTED, HeardUtterance, Outcome, failed
+from .utterance import UNCONVERTED, Outcome, Utterance, failed
 
 OVRL = "dnsmos_ovrl"
 Scores = tuple[tuple[str, float | None], ...]  # by column
@@ -29,11 +29,9 @@ def scorer(job: Job) -> Plugin:
     return next(chosen, Plugin(use="dnsmos"))
 
 
-def recipe_of(job: Job, audio: str) -> str | None:
-    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: recipe of its original PCM;
-    None if nothing is enhanced."""
-    if not recipe.enhancing(job):
-        return None
+def recipe_of(job: Job, audio: str) -> str:
+    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: recipe of its original
+    PCM."""
     how = recipe.of_plugin("enhance", job.enhance), recipe.of_plugin("filters", scorer(job))
     return recipe.digest("enhanced", *how, audio)
 
@@ -103,31 +101,23 @@ def heard(job: Job) -> bool:
     return recipe.enhancing(job) and job.transcribe.hear == "enhanced"
 
 
-def beside(
-    job: Job, utterance: HeardUtterance, row: EnhancedRow | None, limited: bool = True
-) -> HeardUtterance:
-    """The utterance with its enhanced clip's row: its scores, the resulting outcome (by rules only
-    if `limited`), and which of the two clips is recognised and packaged."""
+def beside(job: Job, utterance: Utterance, row: EnhancedRow | None) -> None:
+    """Gives the utterance its enhanced clip's row: its scores, the resulting outcome, and which of
+    the two clips is recognised and packaged."""
     if row is None or row["error_code"]:
-        outcome = UNCONVERTED if row is None else failed("enhance", row)
-        return utterance._replace(outcome=outcome)
-    measures: dict[str, MeasureValue] = {**dict(row["measures"] or ()), **utterance.measures}
-    outcome = utterance.outcome
-    spared = utterance.cut.spared or not limited
-    if not spared and (rejection := judge(measures, rules(job))):
+        utterance.outcome = UNCONVERTED if row is None else failed("enhance", row)
+        return
+    scores = dict(row["measures"] or ())
+    utterance.measures = {**scores, **utterance.measures}
+    if not utterance.spared and (rejection := judge(utterance.measures, rules(job))):
         limit = rejection.value, rejection.threshold
-        outcome = Outcome("dropped", "enhance", rejection.reason, *limit)
+        utterance.outcome = Outcome("dropped", "enhance", rejection.reason, *limit)
     better = not plugins.ENHANCE.resolve(job.enhance)[1].model_dump().get("keep_if_better")
     if not better:
-        scores = dict(row["measures"] or ())
         old, new = scores.get(OVRL), scores.get(after(OVRL))
         better = old is not None and new is not None and new > old
-    listens = better and heard(job)
-    return utterance._replace(
-        measures=measures,
-        outcome=outcome,
-        beside=row if job.package.audio == "both" else None,
-        packed=row if better and job.package.audio == "enhanced" else utterance.packed,
-        pcm=row if listens else utterance.pcm,
-        hears=row["audio"] if listens else None,
-    )
+    utterance.beside = row if job.package.audio == "both" else None
+    if better and job.package.audio == "enhanced":
+        utterance.packed = row
+    if better and heard(job):
+        utterance.pcm, utterance.hears = row, row["audio"]

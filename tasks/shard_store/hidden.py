@@ -5,8 +5,8 @@ Checkpoints keep texts as recognised; every text that is published, shown or sen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..settings.job import Job
 from . import hypotheses
 from .annotated import text_plugins
 from .requests import HeardTurn
-from .utterance import HeardUtterance
+from .utterance import Utterance
 
 
 def _hiding(job: Job) -> list[tuple[TextVerdict, StageSettings]]:
@@ -63,12 +63,12 @@ def masked(text: str, spots: Iterable[Hidden], form: Callable[[str], str] | None
     return " ".join(piece for piece in formed if piece)
 
 
-def most_places(job: Job, utterance: HeardUtterance, text: str | None) -> int:
+def most_places(job: Job, utterance: Utterance, text: str | None) -> int:
     """The largest number of hidden spans in any text of an utterance: `text`, its reference, or a
     hypothesis."""
     if not hides(job) or (heard := utterance.transcript) is None:
         return 0
-    all_texts = {text, utterance.cut.reference, *(one for one, _ in hypotheses.texts(utterance))}
+    all_texts = {text, utterance.reference, *(one for one, _ in hypotheses.texts(utterance))}
     return max((len(places(job, one, heard["language"])) for one in all_texts if one), default=0)
 
 
@@ -86,7 +86,7 @@ def shown(job: Job, text: str | None, language: str | None, most: int = 0) -> st
     return masked(text, searched(job, text, language, most))
 
 
-def shown_of(job: Job, utterance: HeardUtterance, text: str) -> str | None:
+def shown_of(job: Job, utterance: Utterance, text: str) -> str | None:
     """A text of an utterance in publishable form."""
     language = utterance.transcript["language"] if utterance.transcript else None
     return shown(job, text, language, most_places(job, utterance, text))
@@ -112,19 +112,17 @@ def words(
 
 def silence(
     job: Job,
-    utterance: HeardUtterance,
-    texts: Mapping[str, Any],
-    dropped: bool,
+    utterance: Utterance,
     of_turns: Sequence[HeardTurn] = (),
 ) -> str | None:
-    """The spans of a clip to mute (`muted_places`); None: none. `texts`: values of rules on text;
-    `of_turns`: transcripts of its turns from their own channels. If hidden words have no times, a
-    dropped clip is muted as a whole, and so is a turn."""
+    """The spans of a clip to mute (`muted_places`); None: none. `of_turns`: transcripts of its
+    turns from their own channels. If hidden words have no times, a dropped clip is muted as a
+    whole, and so is a turn."""
     heard, packed = utterance.transcript, utterance.packed
-    thorough = bool(texts.get("pii"))
-    if not (thorough or of_turns) or heard is None or packed is None:
+    thorough = bool(utterance.texts.get("pii"))
+    if not mutes(job) or not (thorough or of_turns) or heard is None or packed is None:
         return None
-    if dropped and texts.get("pii_untimed"):
+    if utterance.outcome.outcome == "dropped" and utterance.texts.get("pii_untimed"):
         return f"0-{packed['num_samples']}"
     language, times = heard["language"], list[tuple[float, float]]()
     if thorough:
@@ -133,7 +131,7 @@ def silence(
         if one.words:
             times += _times(job, one.words, language, thorough)
         elif places(job, one.text, language, thorough):
-            times.append((one.turn.start / utterance.cut.rate, one.turn.end / utterance.cut.rate))
+            times.append((one.turn.start / utterance.rate, one.turn.end / utterance.rate))
     return muted_places(times, packed["rate"], packed["num_samples"])
 
 

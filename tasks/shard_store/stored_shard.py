@@ -5,21 +5,43 @@ Nothing here computes more than a hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
+from .. import plugins
 from ..base.schema import CutRow, EnhancedRow, RecordingRow, TranscriptRow
-from ..recording import Segment, names
+from ..recording import Segment, names, turns
 from ..recording.limits import Limits
 from ..recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
 from ..recording.turns import Turn
 from ..settings import FilterSettings
 from ..settings.job import Job
-from . import blobs, cuts, decision_log, manifest, recipe
+from . import blobs, cuts, decision_log, enhanced, manifest, recipe, requests
 from .cuts import Cut, segment_of, segments_of, speakers_of
 from .decision_log import Decision
-from .utterance import HeardUtterance
+from .recipe import AudioRecipe
+from .requests import (
+    Asked,
+    ChannelTurn,
+    OwnTurn,
+    Recognition,
+    Request,
+    Window,
+    WindowAudio,
+)
+from .utterance import Utterance
+
+
+class Companion(NamedTuple):
+    """PCM that is made beside that of a clip: the enhanced clip, or a span of one channel."""
+
+    start: int  # samples of the recording
+    end: int
+    audio: str  # recipe
+    channel: int | None = None
+    enhanced: bool = False
 
 
 class StoredShard:
@@ -47,9 +69,8 @@ class StoredShard:
         if stage not in self._read:
             parts = manifest.read(self.job.out, stage, self.shard, self._damaged)
             if stage in manifest.KEYS:
-                tables = [part.table for part in parts]
-                tables = manifest.last_results(stage, tables, self._again)
-                parts = [replace(p, table=table) for p, table in zip(parts, tables, strict=True)]
+                last = manifest.last_results(stage, [part.table for part in parts], self._again)
+                parts = [replace(p, table=table) for p, table in zip(parts, last, strict=True)]
             self._read[stage] = parts
         return self._read[stage]
 
@@ -203,21 +224,126 @@ class StoredShard:
             self.job.transcribe.backend, self.weights.partition("\n")[0]
         )
 
-    def transcript_recipe(self, utterance: HeardUtterance, audio: str | None = None) -> str:
-        """Recipe of the utterance's transcript; `audio`: from the PCM with this recipe."""
-        audio = audio or utterance.hears or utterance.cut.audio
-        members = utterance.cut.window.audio if utterance.cut.window else ()
-        return self._transcript_recipes(audio, utterance.forced, members)
+    def transcript_recipe(
+        self, utterance: Utterance, audio: str | None = None, voted: str | None = None
+    ) -> str:
+        """Recipe of the utterance's transcript; `audio`: from the PCM with this recipe; `voted`: in
+        this language, unless the source states one."""
+        audio = audio or utterance.hears or utterance.audio
+        members = utterance.window.audio if utterance.window else ()
+        language = utterance.language or voted or utterance.voted
+        return self._transcript_recipes(audio, language, members)
 
-    def further_recipes(self, utterance: HeardUtterance) -> tuple[str, ...]:
+    def wanted_text(self, utterance: Utterance) -> str:
+        """`transcript_recipe`, from enhanced audio if that is heard and still has to be made."""
+        clean = utterance.enhanced if enhanced.heard(self.job) else None
+        return self.transcript_recipe(utterance, None if clean in self.audio else clean)
+
+    def further_recipes(self, utterance: Utterance, audio: str | None = None) -> tuple[str, ...]:
         """Recipes of the utterance's transcripts by further recognisers, if any are configured, as
-        if each of them were the only one."""
+        if each of them were the only one. `audio` as above."""
         others = self.job.transcribe.recognisers[1:], self.weights.split("\n")[1:]
-        audio, language = utterance.hears or utterance.cut.audio, utterance.forced
+        audio = audio or utterance.hears or utterance.audio
         return tuple(
-            recipe.of_transcript(backend, weights, audio, language)
+            recipe.of_transcript(backend, weights, audio, utterance.forced)
             for backend, weights in zip(*others, strict=True)
         )
+
+    @cached_property
+    def _shared_seconds(self) -> float:
+        recogniser, settings = plugins.ASR.resolve(self.job.transcribe.backend)
+        return float(recogniser.shared_seconds(settings))
+
+    @cached_property
+    def _states_turns(self) -> bool:
+        """Whether clips hold turns, and these are the source's segments."""
+        by_source = plugins.DIARIZERS.load(self.job.speakers.use).USES_SPEAKERS
+        return by_source and plugins.SEGMENTERS.load(self.job.filter.segmenter.use).HOLDS_TURNS
+
+    def stated_turns(self, recording: RecordingRow) -> tuple[Segment, ...] | None:
+        """The source's segments, if clips hold turns, and these are its segments."""
+        if not self._states_turns or recording.get("rttm") is not None:
+            return None
+        return segments_of(recording) or ()
+
+    @cached_property
+    def _hears_channels(self) -> bool:
+        return requests.asks_channels(self.job)
+
+    def own_turns(self, utterance: Utterance) -> list[OwnTurn]:
+        if not self._hears_channels:  # most jobs
+            return []
+        recording, window = utterance.recording, (utterance.start, utterance.end)
+        speech = self.turned(recording)[1] or ()
+
+        def audio(channel: int) -> AudioRecipe:
+            return self._channel_recipes(samples_of(recording, self.job.filter, channel))
+
+        return [*requests.own_turns(window, utterance.rate, speech, self._shared_seconds, audio)]
+
+    @cached_property
+    def writes_sides(self) -> bool:
+        return requests.writes_sides(self.job)
+
+    def sides(self, utterance: Utterance) -> tuple[str, ...]:
+        """The recipes of the PCM of both channels of a clip, if its recording has two and each of
+        its turns has one; else none."""
+        recording, span = utterance.recording, (utterance.start, utterance.end)
+        of_recording = self.cut_of(recording)
+        if of_recording is None or of_recording.channels != 2 or utterance.start >= utterance.end:
+            return ()
+        speech = turns.within(self.turned(recording)[1] or (), *span)
+        if not speech or any(turn.channel is None for turn in speech):
+            return ()
+        contents = (samples_of(recording, self.job.filter, channel) for channel in (0, 1))
+        return tuple(self._channel_recipes(content)(*span) for content in contents)
+
+    @cached_property
+    def _has_companions(self) -> bool:
+        return self._hears_channels or self.writes_sides or recipe.enhancing(self.job)
+
+    def companions(self, utterance: Utterance) -> Iterator[Companion]:
+        """The PCM beside that of a clip, as far as the job's settings ask for it."""
+        if not self._has_companions:  # most jobs
+            return
+        for turn in self.own_turns(utterance):
+            yield Companion(turn.start, turn.end, turn.audio, turn.channel)
+        span = utterance.start, utterance.end
+        for channel, audio in enumerate(self.sides(utterance) if self.writes_sides else ()):
+            yield Companion(*span, audio, channel)
+        if utterance.enhanced:
+            yield Companion(*span, utterance.enhanced, enhanced=True)
+
+    @cached_property
+    def _channel_recipes(self) -> Callable[[str], AudioRecipe]:
+        return recipe.audio_recipes(requests.of_one_channel(self.job.resample))
+
+    def channel_turns(self, utterance: Utterance) -> tuple[ChannelTurn, ...]:
+        """The turns of a transcribed window, with what is stored for their own channels."""
+        language = utterance.transcript["language"] if utterance.transcript else None
+        stored: list[ChannelTurn] = []
+        for turn in self.own_turns(utterance):
+            members = turn.window.audio if turn.window else ()
+            wanted = self._transcript_recipes(turn.audio, language, members)
+            rows = self.audio.get(turn.audio), self.transcripts.get(wanted)
+            stored.append(ChannelTurn(turn, wanted, language, *rows))
+        return tuple(stored)
+
+    def window(self, audio: str, window: Window | None) -> WindowAudio | None:
+        """The window that the PCM of this recipe shares with others."""
+        if window is None:
+            return None
+        rows = (self.audio.get(member) for member in window.audio)
+        usable = tuple(row if row and not row["error_code"] else None for row in rows)
+        return WindowAudio(window.audio, usable, window.pauses, window.audio.index(audio))
+
+    def requests_of(self, turns: Sequence[ChannelTurn]) -> Iterator[Request[Asked]]:
+        """The requests for turns whose own channels have no transcript yet."""
+        for turn in turns:
+            if turn.unheard and turn.pcm is not None:
+                window = self.window(turn.own.audio, turn.own.window)
+                asked = Recognition(turn.recipe, turn.language, None, window=window)
+                yield Request(asked, turn.pcm, self.shard)
 
 
 def tells_datasets_apart(job: Job) -> bool:

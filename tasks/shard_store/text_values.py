@@ -21,14 +21,14 @@ from ..settings.job import Job
 from . import hidden, hypotheses, recipe
 from .annotated import text_plugins
 from .requests import Alignment, Rewriting, TextQuestion
-from .utterance import FinalUtterance, HeardUtterance
+from .utterance import Utterance
 
 
-def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:
+def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
     """(text to train on, `reference` or `asr`). With `reference_if_close` but without a transcript,
     it is the reference."""
-    reference, spoken = utterance.cut.reference, hypotheses.spoken(job, utterance)
-    if reference and utterance.cut.person is not None and utterance.cut.person.text:
+    reference, spoken = utterance.reference, hypotheses.spoken(job, utterance)
+    if reference and utterance.person is not None and utterance.person.text:
         return reference, "reference"
     wanted = job.transcribe.text
     heard = utterance.transcript
@@ -40,7 +40,7 @@ def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:
     return str(spoken or ""), "asr"
 
 
-def compared(job: Job, utterance: HeardUtterance, text: str, source: str) -> str | None:
+def compared(job: Job, utterance: Utterance, text: str, source: str) -> str | None:
     """The normalised `final_text` of a transcribed utterance; None without one."""
     heard = utterance.transcript
     assert heard is not None
@@ -60,6 +60,7 @@ def text_columns(chosen: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
 
 #: Stored answers of models, by plug-in and key.
 Answers = Mapping[str, Mapping[str, str | None]]
+NO_ANSWERS: Answers = MappingProxyType({})
 SOURCE = "text_source"  # the key of the chosen text's origin
 
 
@@ -96,16 +97,13 @@ class TextValues:
         ]
 
     def values(
-        self,
-        utterance: HeardUtterance,
-        row: TranscriptRow,
-        spoken: float | None = None,
-        answers: Answers = MappingProxyType({}),
-        aligned: TranscriptRow | None = None,
+        self, utterance: Utterance, spoken: float | None = None, answers: Answers = NO_ANSWERS
     ) -> AnyRow:
-        """Values by column. `row`: the transcript; `spoken`: speech with words in the recording, s,
-        used unless the source gives the segments; `aligned`: the source's text, with word times."""
-        cut, (text, source) = utterance.cut, final_text(self._job, utterance)
+        """Values by column, of a transcribed utterance. `spoken`: speech with words in the
+        recording, s, used unless the source gives the segments."""
+        row, aligned = utterance.transcript, utterance.aligned
+        assert row is not None
+        text, source = final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
         cer = _rate(row["char_errors"], row["chars"])
         probability = _language_probability(utterance, row, text if source == "asr" else "")
@@ -113,9 +111,9 @@ class TextValues:
         heard = ScoredTranscript(
             text,
             source,
-            cut.seconds,
+            utterance.seconds,
             row["text"],
-            cut.reference,
+            utterance.reference,
             row["normalised"],
             row["reference_normalised"],
             row["language"],
@@ -131,6 +129,13 @@ class TextValues:
             self._listens and row["text"] is not None,
             None if aligned is None else tuple(one["probability"] for one in aligned_words),
         )
+        voiced, vote, detected = row["speech_seconds"], utterance.vote, row.get("detected_language")
+        stated = utterance.language
+        contradicted = stated and detected and base(stated) != detected
+        heard_words = 0
+        if row["text"] and voiced:
+            same = row["text"] == text
+            heard_words = len(heard.spoken if same else words(said(row["text"], row["language"])))
         values = {
             **row,
             "text": text,
@@ -140,21 +145,29 @@ class TextValues:
             "wer": wer,
             "cer": cer,
             "language_probability": probability,
-            "recording_speech": None if cut.segment or cut.turn else spoken,
-            **_derived(utterance, row),
+            "recording_speech": None if utterance.segment or utterance.turn else spoken,
+            "words_per_speech_second": heard_words / voiced if row["text"] and voiced else None,
+            "language_vote": vote.shares.get(row["language"] or "", 0.0) if vote else None,
+            # The probability of a detected language that the source contradicts.
+            "language_contradiction": row.get("detected_probability") if contradicted else None,
         }
         for measure, settings in self._measures:
             values.update(measure(heard, settings))
+        if self._annotating:
+            values |= self._annotations(heard, answers)
+        return values
+
+    def _annotations(self, heard: ScoredTranscript, answers: Answers) -> dict[str, object]:
+        annotations: dict[str, object] = {}
         for use, declared, module, settings in self._annotating:
             answered = replace(heard, answers=answers[use]) if use in answers else heard
             who, measured = f"the plug-in on text {use}", module.measure(answered, settings)
             taken = annotation_kinds.take(who, declared, measured, heard.seconds)
-            remarks = {**taken.numbers, **taken.labels, **taken.large}
+            annotations |= {**taken.numbers, **taken.labels, **taken.large}
             if hidden.hides(self._job):
-                rewritten = text if module.REWRITES else None
-                remarks |= self._masked(declared, remarks, row["language"], rewritten)
-            values |= remarks
-        return values
+                rewritten = heard.text if module.REWRITES else None
+                annotations |= self._masked(declared, annotations, heard.language, rewritten)
+        return annotations
 
     def _masked(
         self,
@@ -190,9 +203,7 @@ class TextValues:
 DERIVED = ("words_per_speech_second", "language_vote")
 
 
-def _language_probability(
-    utterance: HeardUtterance, row: TranscriptRow, text: str = ""
-) -> float | None:
+def _language_probability(utterance: Utterance, row: TranscriptRow, text: str = "") -> float | None:
     """The higher of the clip's own probability of its language and its recording's; 0 if a `text`
     that was heard is in a script in which its language is not written."""
     if not scripts.fits(text, row["language"]):
@@ -204,24 +215,10 @@ def _language_probability(
     return max(probability, vote.shares[elected])
 
 
-def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float | None]:
-    """`DERIVED`, and the probability of a detected language that the source contradicts."""
-    spoken, text = row.get("speech_seconds"), row["text"]
-    vote, stated, detected = utterance.vote, utterance.cut.language, row.get("detected_language")
-    contradicted = stated and detected and base(stated) != detected
-    return {
-        "words_per_speech_second": len(words(said(text, row["language"]))) / spoken
-        if text and spoken
-        else None,
-        "language_vote": vote.shares.get(row["language"] or "", 0.0) if vote else None,
-        "language_contradiction": row.get("detected_probability") if contradicted else None,
-    }
-
-
-def _words(utterance: HeardUtterance, row: TranscriptRow, text: str, source: str) -> int | None:
+def _words(utterance: Utterance, row: TranscriptRow, text: str, source: str) -> int | None:
     """The number of words of the reference: 0 for a text without words, None for a text that
     normalises to nothing, such as "um"."""
-    likely = base(utterance.cut.language or row["language"] or "")
+    likely = base(utterance.language or row["language"] or "")
     return 0 if source == "reference" and wordless(text, likely) else row["words"] or None
 
 
@@ -291,9 +288,9 @@ def answers_to(
     return by_plugin
 
 
-def rewriting(job: Job, utterance: HeardUtterance) -> tuple[Rewriting, ...]:
+def rewriting(job: Job, utterance: Utterance) -> tuple[Rewriting, ...]:
     """The request to rewrite the text of an utterance, if it needs one."""
-    chosen, person = job.transcribe.llm_text, utterance.cut.person
+    chosen, person = job.transcribe.llm_text, utterance.person
     if chosen is None or utterance.transcript is None or (person is not None and person.text):
         return ()
     language = utterance.transcript["language"] or ""
@@ -303,14 +300,14 @@ def rewriting(job: Job, utterance: HeardUtterance) -> tuple[Rewriting, ...]:
     return (Rewriting(recipe.of_llm_answer(chosen, text, language), text, language),)
 
 
-def alignment(job: Job, weights: str, utterance: HeardUtterance) -> tuple[Alignment, ...]:
+def alignment(job: Job, weights: str, utterance: Utterance) -> tuple[Alignment, ...]:
     """The request to align the source's text of an utterance, if it needs one. `weights`:
     identities of all models, one on each line."""
-    text, heard = utterance.cut.reference, utterance.transcript
+    text, heard = utterance.reference, utterance.transcript
     if not job.transcribe.reference_words or not text or utterance.pcm is None or heard is None:
         return ()
     language = heard["language"] or ""
-    audio = utterance.hears or utterance.cut.audio
+    audio = utterance.hears or utterance.audio
     wanted = recipe.of_alignment(job.transcribe, weights.partition("\n")[0], audio, text, language)
     return (Alignment(wanted, text, language),)
 
@@ -320,7 +317,7 @@ def rules_on_fit(settings: TranscribeSettings) -> list[str]:
     return [plugin.use for plugin in settings.verdicts if plugins.TEXT.load(plugin.use).ALIGNED]
 
 
-def rewriting_outcome(utterance: FinalUtterance) -> str | None:
+def rewriting_outcome(utterance: Utterance) -> str | None:
     """`taken` if the model's answer replaced the text, else the reason why not; None without a
     request."""
     row = utterance.rewritten

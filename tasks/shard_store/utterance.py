@@ -1,9 +1,4 @@
-"""An utterance in its three phases: after cutting, with transcripts, final; and its outcome in
-each.
-
-The next phase contains the object of the one before, and changes nothing in it. All but the first
-are tuples: a frozen dataclass takes five times as long to make, and there is one for every clip.
-"""
+"""An utterance with what is stored for it, its outcome, and the language of its recording."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from typing import NamedTuple
 
 from .. import scoring
 from ..base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, TranscriptRow
-from ..recording import Segment, names
+from ..recording import Segment
 from ..recording.locator import SECOND
 from ..scoring import scripts
 from ..scoring.speech_by_language import SURE
@@ -34,11 +29,11 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-NO_TEXTS: AnyRow = {}
 #: Singletons; compare them with `is`.
 UNMEASURED = Outcome("pending", "filter", "pending")
 UNCONVERTED = Outcome("pending", "resample", "pending")
 UNHEARD = Outcome("pending", "transcribe", "pending")
+PACKAGED = Outcome("packaged", "package", "packaged")
 
 
 def failed(stage: str, row: EnhancedRow | TranscriptRow) -> Outcome:
@@ -46,19 +41,23 @@ def failed(stage: str, row: EnhancedRow | TranscriptRow) -> Outcome:
     return Outcome("failed", stage, row["error_code"] or "", detail=row["error_detail"] or "")
 
 
-@dataclass(eq=False)
-class CutUtterance:
-    """An utterance after cutting: samples [start, end) of a recording at `rate` Hz, its native
-    sample rate; `outcome` of the filters."""
+@dataclass(eq=False, slots=True)
+class Utterance:
+    """An utterance: samples [start, end) of a recording at `rate` Hz, its native sample rate.
 
+    Filled in as far as its shard's results go: once it is cut, and has its measures; with its PCM;
+    with its transcripts; with its texts. `outcome` is that after the last of these steps."""
+
+    id: str
     recording: RecordingRow
     start: int
     end: int
     rate: int
     given: int | None
-    measures: Mapping[str, MeasureValue]
+    measures: Mapping[str, MeasureValue]  # later with the scores of its enhanced clip
     audio: str  # recipe of its PCM
     outcome: Outcome
+    language: str | None = None  # that the source states, for the segment or the whole recording
     segment: Segment | None = None
     turn: Segment | None = None  # the source's segment that it was cut from
     annotations: Mapping[str, bytes | None] = field(default_factory=dict)  # and fingerprints
@@ -68,7 +67,29 @@ class CutUtterance:
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
     voice: str | None = None  # name of the diarizer's speaker
     person: Decision | None = None  # a person's decision on it
+    spared: bool = False  # a person decided to keep it, so that no rule drops it
     moved: bool = False  # a person cut it again, with other boundaries
+    passes: bool = True  # no limit of filters rejects it, and it is chosen
+
+    for_window: bool = False  # dropped, but recognised, because its window has a kept one
+    pcm: EnhancedRow | None = None  # the PCM for recognisers
+    packed: EnhancedRow | None = None  # the PCM that is packaged
+    beside: EnhancedRow | None = None  # the enhanced clip, where both are packaged
+    sides: tuple[EnhancedRow, ...] = ()  # the PCM of both channels, where a format writes them
+    hears: str | None = None  # recipe of the recognisers' PCM, if not `audio`
+
+    transcript: TranscriptRow | None = None
+    others: tuple[TranscriptRow, ...] = ()  # transcripts of further recognisers
+    voted: str | None = None  # the recording's language, if it overrules the detected one
+    vote: Vote | None = None  # of its recording
+
+    texts: AnyRow = field(default_factory=dict)  # `TextValues` of its transcript
+    aligned: TranscriptRow | None = None  # its source's text with the times of words
+    rewritten: TranscriptRow | None = None  # a language model's answer for its text
+    in_channels: tuple[ChannelTurn, ...] = ()  # its turns, by their own channels
+    muted: str | None = None  # where words are silenced, see `hidden`
+    missing: tuple[Request[Asked], ...] = ()  # what the transcribe stage can do for it now
+    _reference: str | None = field(default="", init=False)  # "": not looked up yet
 
     @property
     def decided(self) -> str:
@@ -81,13 +102,13 @@ class CutUtterance:
         return "; ".join(words)
 
     @property
-    def spared(self) -> bool:
-        """Whether a person decided to keep the utterance, so that no rule drops it."""
-        return self.person is not None and self.person.keeps
-
-    @property
     def seconds(self) -> float:
         return (self.end - self.start) / self.rate
+
+    @property
+    def forced(self) -> str | None:
+        """Language given to the recogniser; None: it detects one."""
+        return self.language or self.voted
 
     @property
     def source_id(self) -> str | None:
@@ -109,6 +130,8 @@ class CutUtterance:
         for segment in (self.turn, self.segment):
             if segment:
                 stated.update(segment.labels)
+        if not stated:
+            return None
         return sorted((name, value) for name, value in stated.items() if name not in SECOND) or None
 
     def second(self, name: str) -> str | None:
@@ -119,26 +142,15 @@ class CutUtterance:
         return dict(self.recording.get("labels") or ()).get(name) if self.whole else None
 
     @property
-    def language(self) -> str | None:
-        """The language that the source states for the segment, else for the whole recording."""
-        segment = self.segment or self.turn
-        stated = segment.language if segment else None
-        return stated if stated is not None else self.recording["language"]
-
-    @cached_property
-    def id(self) -> str:
-        start, end = self.start / self.rate, self.end / self.rate
-        key = self.segment.source_id if self.segment else None
-        return names.utterance_id(
-            self.recording["dataset"], self.recording["path"], start, end, key
-        )
-
-    @cached_property
     def reference(self) -> str | None:
         """The text that a person wrote, else `stated` without marks of sounds."""
-        if self.person is not None and self.person.text:
-            return scoring.clean(self.person.text) or None
-        return scoring.unmarked(self.stated) or None
+        if self._reference == "":
+            if self.person is not None and self.person.text:
+                self._reference = scoring.clean(self.person.text) or None
+            else:
+                stated = self.stated
+                self._reference = scoring.unmarked(stated) or None if stated else None
+        return self._reference
 
     @property
     def stated(self) -> str:
@@ -153,43 +165,6 @@ class CutUtterance:
         else:
             text = self.recording["text"] if self.whole else None
         return scoring.clean(text) if text else ""
-
-
-class HeardUtterance(NamedTuple):
-    """An utterance with its PCM and transcripts, as far as they exist."""
-
-    cut: CutUtterance
-    outcome: Outcome
-    measures: Mapping[str, MeasureValue]  # with the scores of its enhanced clip
-    for_window: bool = False  # dropped, but recognised, because its window has a kept one
-    pcm: EnhancedRow | None = None  # the PCM for recognisers
-    packed: EnhancedRow | None = None  # the PCM that is packaged
-    beside: EnhancedRow | None = None  # the enhanced clip, where both are packaged
-    sides: tuple[EnhancedRow, ...] = ()  # the PCM of both channels, where a format writes them
-    hears: str | None = None  # recipe of the recognisers' PCM, if not `cut.audio`
-    transcript: TranscriptRow | None = None
-    others: tuple[TranscriptRow, ...] = ()  # transcripts of further recognisers
-    voted: str | None = None  # the recording's language, if it overrules the detected one
-    vote: Vote | None = None  # of its recording
-
-    @property
-    def forced(self) -> str | None:
-        """Language given to the recogniser; None: it detects one."""
-        return self.cut.language or self.voted
-
-
-class FinalUtterance(NamedTuple):
-    """An utterance after the rules on its text; `outcome` is the last one."""
-
-    cut: CutUtterance
-    heard: HeardUtterance
-    outcome: Outcome
-    texts: AnyRow = NO_TEXTS  # `TextValues` of its transcript
-    aligned: TranscriptRow | None = None  # its source's text with the times of words
-    rewritten: TranscriptRow | None = None  # a language model's answer for its text
-    in_channels: tuple[ChannelTurn, ...] = ()  # its turns, by their own channels
-    muted: str | None = None  # where words are silenced, see `hidden`
-    missing: tuple[Request[Asked], ...] = ()  # what the transcribe stage can do for it now
 
 
 # The language of a recording, by a vote of its clips: a clip of two seconds is weak evidence of its
@@ -237,13 +212,13 @@ class Vote:
     ) -> bool:
         """Whether a clip of `seconds` is transcribed again in the recording's language. `voter`:
         the row with the language that the clip voted for, if that is not the recogniser's."""
+        detected = row.get("detected_language")
+        if self.language is None or detected is None or detected == self.language:
+            return False
         language, probability = _heard_language(voter or row)
         sure = probability >= SURE and seconds >= SURE_SECONDS
         sure = sure or (language in self.sure and probability >= LIKELY)
-        if self.language is None or (language != self.language and sure):
-            return False
-        detected = row.get("detected_language")
-        return detected is not None and detected != self.language
+        return language == self.language or not sure
 
 
 def is_surer(row: TranscriptRow, in_it: TranscriptRow, margin: float = SURER) -> bool:

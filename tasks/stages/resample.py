@@ -37,7 +37,7 @@ from ..segmenters import KnownSpans, Span
 from ..settings.job import Job
 from ..shard_store import enhanced, requests, shard_view
 from ..shard_store.blobs import MadeAudio
-from ..shard_store.utterance import HeardUtterance
+from ..shard_store.utterance import Utterance
 from . import cutting, pcm
 from .contract import OfRecording
 from .cutting import StreamFacts
@@ -74,7 +74,7 @@ def schema_of(rows: Sequence[AnyRow]) -> pa.Schema:
 class Wanted(NamedTuple):
     """PCM that an utterance needs: of its clip, the enhanced one, or a turn in its own channel."""
 
-    utterance: HeardUtterance
+    utterance: Utterance
     span: Converted
     enhanced: bool = False
     channel: int | None = None
@@ -94,45 +94,40 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
         log.warning("audio blob %s is missing or truncated; its items are computed again", blob)
     groups: dict[tuple[str, int | None], list[Wanted]] = {}  # of one decode
     for wanted in lacking.values():
-        name = wanted.utterance.cut.recording["recording"]
+        name = wanted.utterance.recording["recording"]
         groups.setdefault((name, wanted.channel), []).append(wanted)
     return [*chain.from_iterable(map(_units, groups.values()))], reused
 
 
-def _wanted(shard: shard_view.ShardView, utterance: HeardUtterance) -> Iterator[Wanted]:
-    cut, outcome = utterance.cut, utterance.outcome
+def _wanted(shard: shard_view.ShardView, u: Utterance) -> Iterator[Wanted]:
+    outcome = u.outcome
     broken = outcome.outcome == "failed" and outcome.stage == "resample"
     if outcome.stage in ("resample", "enhance", "transcribe") and not broken:  # it passed
-        for turn in shard.own_turns(cut):
-            span = turn.start, turn.end, turn.audio
-            yield Wanted(utterance, span, channel=turn.channel)
-        for channel, audio in enumerate(shard.sides(cut) if shard.writes_sides else ()):
-            yield Wanted(utterance, (cut.start, cut.end, audio), channel=channel)
-        if cut.enhanced:
-            yield Wanted(utterance, (cut.start, cut.end, cut.enhanced), enhanced=True)
-    if utterance.pcm is not None or utterance.for_window or outcome.stage == "resample":
-        yield Wanted(utterance, (cut.start, cut.end, cut.audio))
+        for one in shard.companions(u):
+            yield Wanted(u, (one.start, one.end, one.audio), one.enhanced, one.channel)
+    if u.pcm is not None or u.for_window or outcome.stage == "resample":
+        yield Wanted(u, (u.start, u.end, u.audio))
 
 
 def _units(group: Sequence[Wanted]) -> Iterator[Unit]:
     """Units of one recording and channel, each by end: of up to UNIT_SECONDS, as memory holds a
     unit's PCM; of each enhanced clip by itself."""
-    cut, channel = group[0].utterance.cut, group[0].channel
+    u, channel = group[0].utterance, group[0].channel
     ordered = sorted(group, key=lambda wanted: (wanted.span[1], wanted.span[0]))
     clean = [wanted for wanted in ordered if wanted.enhanced]
     piece: list[Converted] = []
     samples = 0
     for start, end, audio in (wanted.span for wanted in ordered if not wanted.enhanced):
-        if piece and samples + end - start > UNIT_SECONDS * cut.rate:
-            yield Unit(cut.recording, tuple(piece), cut.rate, beside=bool(clean), channel=channel)
+        if piece and samples + end - start > UNIT_SECONDS * u.rate:
+            yield Unit(u.recording, tuple(piece), u.rate, beside=bool(clean), channel=channel)
             piece, samples = [], 0
         piece.append((start, end, audio))
         samples += end - start
     if piece:
-        yield Unit(cut.recording, tuple(piece), cut.rate, beside=bool(clean), channel=channel)
+        yield Unit(u.recording, tuple(piece), u.rate, beside=bool(clean), channel=channel)
     for wanted in clean:
         scores = enhanced.before(wanted.utterance.measures)
-        yield Unit(cut.recording, (wanted.span,), cut.rate, True, scores)
+        yield Unit(u.recording, (wanted.span,), u.rate, True, scores)
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:

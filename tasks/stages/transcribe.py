@@ -69,7 +69,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Request[Any]], int]:
     requests: dict[str, Request[Any]] = {}
     reused = 0
     for utterance in shard.transcribed():
-        reused += utterance.heard.transcript is not None
+        reused += utterance.transcript is not None
         for request in utterance.missing:
             reused += request.recipe in requests  # equal samples are transcribed once
             requests[request.recipe] = request

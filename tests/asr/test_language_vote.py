@@ -21,8 +21,7 @@ from uttermill.tasks.shard_store.shard_view import ShardView
 from uttermill.tasks.shard_store.utterance import (
     SURE_SECONDS,
     UNHEARD,
-    CutUtterance,
-    HeardUtterance,
+    Utterance,
     Vote,
     is_surer,
     vote_of,
@@ -196,8 +195,7 @@ def test_a_stated_language_is_contradicted_by_strong_evidence_alone(
 
 def test_a_clip_is_as_certain_as_its_recording() -> None:
     recording: Any = {}
-    cut = CutUtterance(recording, 0, 1, 1, None, {}, "", UNHEARD)
-    utterance = HeardUtterance(cut, UNHEARD, {}, vote=Vote({"en": 0.8}))
+    utterance = Utterance("", recording, 0, 1, 1, None, {}, "", UNHEARD, vote=Vote({"en": 0.8}))
 
     def certainty(language: str, probability: float) -> float | None:
         heard: Any = {"language": language, "language_probability": probability}

@@ -282,7 +282,7 @@ def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
     stage.run("resample", job, "shard-000000", isolate=True)
     stage.run("transcribe", job, "shard-000000")
     found = {
-        u.cut.recording["path"]: (u.outcome.outcome, u.outcome.stage, u.outcome.reason)
+        u.recording["path"]: (u.outcome.outcome, u.outcome.stage, u.outcome.reason)
         for u in ShardView(job, "shard-000000").transcribed()
     }
     assert found.pop("r02.wav") == ("failed", "enhance", "crashed")

@@ -126,7 +126,7 @@ def by_view(asked: Job) -> Iterator[tuple[str, tuple[object, ...]]]:
         for u in ShardView(asked, shard).transcribed():
             o = u.outcome
             facts = o.outcome, o.stage, o.reason, o.value, o.threshold, o.detail
-            yield u.cut.id, facts
+            yield u.id, facts
 
 
 @pytest.mark.full

@@ -1,6 +1,7 @@
 """Verdicts on text in whole runs: which text is packaged, what is stored, what a limit costs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,15 @@ from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store.manifest import shards
 from uttermill.tasks.shard_store.text_values import final_text, text_columns
-from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
+from uttermill.tasks.shard_store.utterance import UNHEARD, Utterance
 from uttermill.tasks.stages.listing import shard_choice
 
 
-def spoken(
-    text: str, reference: str | None, words: int | None, errors: int | None
-) -> HeardUtterance:
+def spoken(text: str, reference: str | None, words: int | None, errors: int | None) -> Utterance:
     recording: Any = {"text": reference}
     heard: Any = {"text": text, "words": words, "word_errors": errors}
-    cut = CutUtterance(recording, 0, 16000, 16000, None, {}, "", UNHEARD, whole=True)
-    return HeardUtterance(cut, UNHEARD, {}, transcript=heard)
+    place = recording, 0, 16000, 16000, None
+    return Utterance("", *place, {}, "", UNHEARD, whole=True, transcript=heard)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_which_text_is_packaged(
 @pytest.mark.parametrize("wanted", ["reference", "reference_if_close"])
 def test_where_nobody_listened_the_reference_stays(wanted: Any) -> None:
     unheard: Any = {"text": None, "words": None, "word_errors": None}
-    utterance = spoken("", "said", None, None)._replace(transcript=unheard)
+    utterance = replace(spoken("", "said", None, None), transcript=unheard)
     job = Job(Path("out"), transcribe=TranscribeSettings(text=wanted))
     assert final_text(job, utterance) == ("said", "reference")
 

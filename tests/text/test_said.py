@@ -19,7 +19,7 @@ from uttermill.tasks.scoring.readings import agreed
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store.text_values import TextValues
-from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
+from uttermill.tasks.shard_store.utterance import UNHEARD, Utterance
 from uttermill.tasks.text import char_duration
 
 
@@ -116,16 +116,14 @@ def test_marks_part_no_word(text: str, count: int) -> None:
 
 def judged(text: str, language: str, seconds: float) -> str | None:
     """The reason for which `completeness` drops a text over so much speech."""
-    cut = CutUtterance(
-        {"language": None, "text": None}, 0, 16000, 16000, None, {}, "", UNHEARD  # type: ignore[typeddict-item]
-    )  # fmt: skip
     row: Any = dict.fromkeys(
         ("word_errors", "words", "char_errors", "chars", "normalised", "reference_normalised",
          "language_probability", "avg_logprob", "no_speech_probability", "compression_ratio")
     )  # fmt: skip
     row |= {"text": text, "language": language, "speech_seconds": seconds}
-    job = Job(Path("out"))
-    values = TextValues(job).values(HeardUtterance(cut, UNHEARD, {}, transcript=row), row)
+    recording: Any = {"language": None, "text": None}
+    clip = Utterance("", recording, 0, 16000, 16000, None, {}, "", UNHEARD, transcript=row)
+    values = TextValues(Job(Path("out"))).values(clip)
     module, options = plugins.TEXT.resolve(Plugin(use="completeness"))
     rejection = judge(values, module.verdict(options))
     return rejection.reason if rejection else None

@@ -27,7 +27,7 @@ from ...scoring.text_sketches import Known
 from ...settings.job import Job
 from ...shard_store import clip_choice
 from ...shard_store.cuts import segments_of, speakers_of
-from ...shard_store.utterance import CutUtterance, FinalUtterance
+from ...shard_store.utterance import Utterance
 from ...stages.listing.shard_choice import seconds_of
 from . import asked_apart
 
@@ -57,8 +57,8 @@ def of_segment(row: RecordingRow, part: Segment, seconds: float) -> Stated:
     return Stated(part.text, part.language or row["language"], names, seconds)
 
 
-def of_cut(cut: CutUtterance) -> Stated:
-    return Stated(cut.reference, cut.language, corpus.speakers_in(cut), cut.seconds)
+def of_cut(u: Utterance) -> Stated:
+    return Stated(u.reference, u.language, corpus.speakers_in(u), u.seconds)
 
 
 class Expected:
@@ -80,21 +80,21 @@ class Expected:
         self._last = ""
         self.stated: list[Stated] = []  # of clips, for package.exclude
 
-    def saw(self, utterance: FinalUtterance, kept: bool) -> None:
+    def saw(self, utterance: Utterance, kept: bool) -> None:
         """Add a known utterance to the statistics."""
         if utterance.outcome is not clip_choice.NOT_CHOSEN:  # which `add` foresees
             self._known += 1
             self._kept += kept
-        if utterance.heard.transcript is not None:
+        if utterance.transcript is not None:
             self._heard += 1
             self._good += utterance.outcome.outcome == "packaged"
-        if not utterance.cut.whole:
+        if not utterance.whole:
             self._parts += 1
-            self._spoken += utterance.cut.seconds
-            name = utterance.cut.recording["recording"]
+            self._spoken += utterance.seconds
+            name = utterance.recording["recording"]
             if name != self._last:
                 self._last = name
-                self._long += utterance.cut.recording["header_seconds"] or 0.0
+                self._long += utterance.recording["header_seconds"] or 0.0
 
     def add(self, row: RecordingRow, seconds: float, because: tuple[str, ...], again: bool) -> None:
         """Add a recording of this length that is not cut yet. `because`: causes of the work;

@@ -33,7 +33,7 @@ from ...shard_store.index import Index
 from ...shard_store.requests import TextQuestion
 from ...shard_store.shard_view import ShardView
 from ...shard_store.stored_shard import samples_of
-from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
+from ...shard_store.utterance import UNMEASURED, Outcome, Utterance
 from ...stages import probe, shard
 from ...stages.contract import STAGES
 from ...stages.filter import todo as cuts_lacking
@@ -318,74 +318,68 @@ class _Scan:
             for utterance in former.transcribed():
                 self.expected.saw(utterance, _passes(utterance.outcome))
         seen = set[str]()
-        for _, group in groupby(view.transcribed(), key=lambda u: u.cut.recording["recording"]):
+        for _, group in groupby(view.transcribed(), key=lambda u: u.recording["recording"]):
             utterances = [*group]
             unjudged = [u for u in utterances if u.outcome == UNMEASURED]
             self.unjudged += len(unjudged)
             if self.job.package.exclude:
-                waiting = [u.cut for u in utterances if u.outcome.outcome == PENDING]
+                waiting = [u for u in utterances if u.outcome.outcome == PENDING]
                 self.expected.stated += map(expected.of_cut, waiting)
-            heard = {u.cut.window for u in unjudged if u.cut.window}
+            heard = {u.window for u in unjudged if u.window}
             for utterance in utterances:
                 kept = _passes(utterance.outcome)
                 self.expected.saw(utterance, kept)
                 if kept:
                     self._count(view, utterance, seen)
-                elif utterance.heard.for_window or utterance.cut.window in heard:
+                elif utterance.for_window or utterance.window in heard:
                     self._convert(view, utterance, seen)  # a kept one is heard in the same window
 
-    def _count(self, view: ShardView, utterance: FinalUtterance, seen: set[str]) -> None:
+    def _count(self, view: ShardView, utterance: Utterance, seen: set[str]) -> None:
         """Count the work on an utterance that passes the filters."""
-        cut, heard, seconds = utterance.cut, utterance.heard, utterance.cut.seconds
-        text = view.transcript_recipe(heard)
-        if clean := cut.enhanced:
-            if enhanced.heard(self.job) and clean not in view.audio:
-                text = view.transcript_recipe(heard, clean)  # recognised from enhanced audio
-            because: Sequence[str]
-            because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
-            again = bool(self.causes.enhanced)
-            self._tally("resample", clean, view.audio, seen, seconds, because, again)
         causes, again = self._convert(view, utterance, seen)
-        for turn in view.own_turns(cut):
-            length = (turn.end - turn.start) / cut.rate
-            self._tally("resample", turn.audio, view.audio, seen, length, causes, again)
-        for side in view.sides(cut) if view.writes_sides else ():
-            self._tally("resample", side, view.audio, seen, seconds, causes, again)
-        audio_row = view.audio.get(cut.audio)
+        for one in view.companions(utterance):
+            because, anew = causes, again
+            if one.enhanced:
+                because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
+                anew = bool(self.causes.enhanced)
+            length = (one.end - one.start) / utterance.rate
+            self._tally("resample", one.audio, view.audio, seen, length, because, anew)
+        audio_row = view.audio.get(utterance.audio)
         if audio_row is not None and audio_row["error_code"]:
             return
         if utterance.outcome.stage == "enhance":  # failed there, or dropped for its scores
             return
         if enhanced.heard(self.job):
             causes = causes or self.causes.enhanced
-        if cut.recording["recording"] in self.redescribed:  # in another language, say
+        if utterance.recording["recording"] in self.redescribed:  # in another language, say
             causes = causes or [SOURCES]
+        text, seconds = view.wanted_text(utterance), utterance.seconds
         self._tally("transcribe", text, view.transcripts, seen, seconds, causes, again)
         # Requests to further recognisers, language models and the aligner.
         again = bool(self.causes.texts)
         verdicts = [name for name in self.causes.version if name.startswith("transcribe.verdicts")]
-        for request in utterance.missing if heard.transcript is not None else ():
+        for request in utterance.missing if utterance.transcript is not None else ():
             is_question = isinstance(request.asked, TextQuestion)
             because = causes or verdicts if is_question else causes
             anew = again and not is_question
             self._tally("transcribe", request.recipe, (), seen, seconds, because, anew)
 
     def _convert(
-        self, view: ShardView, utterance: FinalUtterance, seen: set[str]
+        self, view: ShardView, utterance: Utterance, seen: set[str]
     ) -> tuple[Sequence[str], bool]:
         """Count an utterance's PCM; returns (causes of the work that follows, whether that was done
         before)."""
-        earlier, pcm = self._let_in(utterance) or self.causes.pcm, utterance.cut.audio
+        earlier, pcm = self._let_in(utterance) or self.causes.pcm, utterance.audio
         causes, again = self.causes.texts or earlier, bool(self.causes.texts)
         if pcm not in view.audio and pcm not in seen:
             again = self._was_converted(view, utterance)
             causes = self.causes.pcm if again else earlier
-        self._tally("resample", pcm, view.audio, seen, utterance.cut.seconds, causes, again)
+        self._tally("resample", pcm, view.audio, seen, utterance.seconds, causes, again)
         return causes, again
 
-    def _let_in(self, utterance: FinalUtterance) -> list[str]:
+    def _let_in(self, utterance: Utterance) -> list[str]:
         """The changes that may have made an utterance pass."""
-        return (utterance.cut.spared and self.causes.people) or self.causes.limits
+        return (utterance.spared and self.causes.people) or self.causes.limits
 
     def _tally(
         self,
@@ -405,15 +399,15 @@ class _Scan:
             self.stages[stage].add(1, seconds, causes, again)
         seen.add(name)
 
-    def _was_converted(self, view: ShardView, utterance: FinalUtterance) -> bool:
+    def _was_converted(self, view: ShardView, utterance: Utterance) -> bool:
         """Whether the utterance's PCM was made under the newest run's settings, or by its code."""
         if self.before is None or not self.causes.pcm:
             return False
         if self.causes.recoded:  # recipes of the former code cannot be computed any more
             return bool(view.audio)
-        content = samples_of(utterance.cut.recording, self.before.filter)
+        content = samples_of(utterance.recording, self.before.filter)
         audio_of = recipe.audio_recipes(self.before.resample)(content)
-        return audio_of(utterance.cut.start, utterance.cut.end) in view.audio
+        return audio_of(utterance.start, utterance.end) in view.audio
 
     def add_expected(self) -> None:
         """Add the predicted work on recordings that are not cut yet."""

@@ -32,7 +32,7 @@ from ...settings.job import Job
 from ...shard_store import hidden
 from ...shard_store.index import Index
 from ...shard_store.text_values import final_text
-from ...shard_store.utterance import FinalUtterance
+from ...shard_store.utterance import Utterance
 from ...speech.fbank import Fbank, triangles
 from ...stages.listing import entries, known_recordings
 from .. import judged
@@ -65,7 +65,7 @@ class Sample:
     heard: str | None = None
     reference: str | None = None
     measures: dict[str, float] = field(default_factory=dict)
-    utterance: FinalUtterance | None = None
+    utterance: Utterance | None = None
     media: Media = field(default_factory=lambda: Media())
 
     @property
@@ -103,7 +103,7 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
         shard_samples = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: locator_of(r, job.filter) for r in view.recordings}
         spoken = any(s.row["utterance"] for s in shard_samples)
-        utterances = {u.cut.id: u for u in view.transcribed()} if spoken else {}
+        utterances = {u.id: u for u in view.transcribed()} if spoken else {}
         for sample in shard_samples:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
             utterance = utterances.get(sample.row["utterance"] or "")
@@ -111,20 +111,20 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
                 _fill_in(job, sample, utterance)
 
 
-def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
+def _fill_in(job: Job, sample: Sample, utterance: Utterance) -> None:
     sample.utterance = utterance
-    sample.reference = utterance.cut.reference
-    heard = utterance.heard.transcript
+    sample.reference = utterance.reference
+    heard = utterance.transcript
     if heard is not None and not heard["error_code"]:
-        sample.text, sample.text_source = final_text(job, utterance.heard)
+        sample.text, sample.text_source = final_text(job, utterance)
         sample.heard = heard["text"]
-    elif utterance.cut.reference:
-        sample.text, sample.text_source = utterance.cut.reference, "reference"
-    language = heard["language"] if heard is not None else utterance.cut.language
-    most = hidden.most_places(job, utterance.heard, sample.text)
+    elif utterance.reference:
+        sample.text, sample.text_source = utterance.reference, "reference"
+    language = heard["language"] if heard is not None else utterance.language
+    most = hidden.most_places(job, utterance, sample.text)
     for name in ("text", "heard", "reference"):
         setattr(sample, name, hidden.shown(job, getattr(sample, name), language, most))
-    values: dict[str, object] = {**utterance.heard.measures, **utterance.texts}
+    values: dict[str, object] = {**utterance.measures, **utterance.texts}
     sample.measures = {
         name: float(value)
         for name, value in values.items()

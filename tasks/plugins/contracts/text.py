@@ -47,11 +47,11 @@ class ScoredTranscript:
     #: Answers to the plug-in's `questions`, by key; None: no usable one.
     answers: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
-    @cached_property
+    @property
     def words(self) -> list[str]:
         return words(self.text)
 
-    @cached_property
+    @property
     def heard_words(self) -> list[str]:
         return words(self.hypothesis or "")
 

@@ -17,7 +17,7 @@ from ...settings import Plugin
 from ...settings.job import Job
 from ...shard_store.cuts import speakers_of
 from ...shard_store.text_values import compared, final_text
-from ...shard_store.utterance import CutUtterance, FinalUtterance
+from ...shard_store.utterance import Utterance
 
 ROW = pa.schema(
     {
@@ -54,59 +54,59 @@ def row_schema(job: Job) -> pa.Schema:
     return pa.schema([*ROW, *((name, pa.float64()) for name in needed_measures(job))])
 
 
-def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[AnyRow]:
+def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[AnyRow]:
     """One row (`row_schema`) for each utterance of the shard that was transcribed without error."""
     compares, named, measures = compares_texts(job), compares_speakers(job), needed_measures(job)
     return [
         {
-            **{name: u.texts.get(name, u.heard.measures.get(name)) for name in measures},
-            "id": u.cut.id,
-            "dataset": u.cut.recording["dataset"],
-            "recording": u.cut.recording["recording"],
-            "language": u.heard.transcript["language"],
-            "seconds": u.cut.seconds,
+            **{name: u.texts.get(name, u.measures.get(name)) for name in measures},
+            "id": u.id,
+            "dataset": u.recording["dataset"],
+            "recording": u.recording["recording"],
+            "language": u.transcript["language"],
+            "seconds": u.seconds,
             "text": text,
-            "normalised": compared(job, u.heard, text, source) if compares else None,
-            "speakers": speakers_in(u.cut) if named else None,
+            "normalised": compared(job, u, text, source) if compares else None,
+            "speakers": speakers_in(u) if named else None,
             "language_probability": _detection_probability(u),
-            "avg_logprob": u.heard.transcript["avg_logprob"],
-            "native_rate": u.cut.rate,
-            "format": u.cut.recording["format"],
-            "print": u.cut.annotations.get("duplicate"),
-            "voice": u.cut.annotations.get("voice/voice_embedding"),
+            "avg_logprob": u.transcript["avg_logprob"],
+            "native_rate": u.rate,
+            "format": u.recording["format"],
+            "print": u.annotations.get("duplicate"),
+            "voice": u.annotations.get("voice/voice_embedding"),
             "work_shard": shard,
             "kept": u.outcome.outcome == "packaged",
             "published": False,
         }
         for u in utterances
-        if u.heard.transcript is not None and not u.heard.transcript["error_code"]
-        for text, source in [final_text(job, u.heard)]
+        if u.transcript is not None and not u.transcript["error_code"]
+        for text, source in [final_text(job, u)]
     ]
 
 
-def speakers_in(cut: CutUtterance) -> list[str]:
+def speakers_in(u: Utterance) -> list[str]:
     """Everybody who speaks in an utterance, by the source's names."""
-    if cut.speaker:
-        return [cut.speaker]
-    start, end = cut.start / cut.rate, cut.end / cut.rate
+    if u.speaker:
+        return [u.speaker]
+    start, end = u.start / u.rate, u.end / u.rate
     return [
         part.speaker
-        for part in speakers_of(cut.recording) or ()
+        for part in speakers_of(u.recording) or ()
         if part.speaker and part.start < end and (part.end is None or part.end > start)
     ]
 
 
-def _detection_probability(u: FinalUtterance) -> float | None:
+def _detection_probability(u: Utterance) -> float | None:
     """Probability of the language that a recogniser detected, 0 for an empty transcript; None if
     the source states the language or the text, or if no probability is stored."""
-    heard, vote = u.heard.transcript, u.heard.vote
+    heard, vote = u.transcript, u.vote
     assert heard is not None
-    if u.cut.language or u.cut.reference or heard["detected_language"] is None:
+    if u.language or u.reference or heard["detected_language"] is None:
         return None
     if not (heard["text"] or "").strip():
         return 0.0
-    if u.heard.voted and vote is not None and vote.language:
-        return vote.shares[u.heard.voted]
+    if u.voted and vote is not None and vote.language:
+        return vote.shares[u.voted]
     probability = u.texts.get("language_probability")
     return float(probability) if isinstance(probability, float | int) else None
 

@@ -22,7 +22,7 @@ from ...shard_store import annotated, clip_choice, enhanced, text_values
 from ...shard_store.annotated import filter_rules, rules_of
 from ...shard_store.shard_view import PERSON
 from ...shard_store.text_values import SHARED_COLUMNS, text_columns
-from ...shard_store.utterance import NO_TEXTS, FinalUtterance
+from ...shard_store.utterance import Utterance
 from ...storage import queries, tables
 from ...storage.queries import identifier, literal
 
@@ -34,7 +34,7 @@ FIXED = pa.schema(
         "seconds": pa.float64(),
         "heard": pa.bool_(),  # has a transcript
         SPARED: pa.bool_(),  # a person decided to keep it; no rule rejects it
-        # From `words` on, values of `FinalUtterance.texts` and of its measures.
+        # From `words` on, values of `Utterance.texts` and of its measures.
         "words": pa.int64(),  # of the reference
         "word_errors": pa.int64(),  # of the recogniser's text
         "detected_language": pa.string(),
@@ -100,7 +100,7 @@ def schema_of(job: Job) -> pa.Schema:
 
 def facts_of(
     job: Job,
-    utterances: Sequence[FinalUtterance],
+    utterances: Sequence[Utterance],
     stored: Iterable[tuple[str, int, bool]],
 ) -> pa.Table:
     """A row (`schema_of`) for each utterance of a `FactView`; `stored`: KNOWN's damage, converted
@@ -108,8 +108,8 @@ def facts_of(
     schema, names = schema_of(job), (*FIXED.names[:MEASURES_FROM], *KNOWN.names)
     pairs = zip(utterances, stored, strict=True)
     columns = tables.columns_of(names, [_fixed_and_known(job, u, *one) for u, one in pairs])
-    texts, measures = [u.texts for u in utterances], [u.heard.measures for u in utterances]
-    of_texts = next(filter(None, texts), NO_TEXTS)  # all of them have the same names
+    texts, measures = [u.texts for u in utterances], [u.measures for u in utterances]
+    of_texts = next(filter(None, texts), {})  # all of them have the same names
     arrays = []
     for number, field in enumerate(schema):
         column: Sequence[object]
@@ -122,25 +122,25 @@ def facts_of(
 
 
 def _fixed_and_known(
-    job: Job, u: FinalUtterance, damage: str, converted: int, transcribed: bool
+    job: Job, u: Utterance, damage: str, converted: int, transcribed: bool
 ) -> tuple[object, ...]:
     """FIXED up to the measures, then KNOWN."""
-    row, outcome, person = u.heard.transcript, u.outcome, u.cut.person
+    row, outcome, person = u.transcript, u.outcome, u.person
     heard = row is not None and not row["error_code"]
-    asked = clip_choice.of_clip(job, u.cut)
+    asked = clip_choice.of_clip(job, u)
     return (
-        u.cut.id,
-        u.cut.recording["dataset"],
-        u.cut.recording["recording"],
-        row["language"] if heard and row else u.cut.language,
-        u.cut.seconds,
+        u.id,
+        u.recording["dataset"],
+        u.recording["recording"],
+        row["language"] if heard and row else u.language,
+        u.seconds,
         heard,
-        u.cut.spared,
+        u.spared,
         _step(u),
         *(outcome.outcome, outcome.stage, outcome.reason),
         *(outcome.value, outcome.threshold, outcome.detail),
         damage or None,
-        u.cut.decided if u.cut.moved else None,
+        u.decided if u.moved else None,
         person.words if person is not None and person.decision == "drop" else None,
         converted,
         transcribed,
@@ -151,7 +151,7 @@ def _fixed_and_known(
     )
 
 
-def _step(u: FinalUtterance) -> int | None:
+def _step(u: Utterance) -> int | None:
     """When what is known of an utterance counts (KNOWN)."""
     if u.outcome.outcome == "packaged":
         return None

@@ -20,20 +20,21 @@ from ... import storage
 from ...accounting import ledger
 from ...base import process_memory
 from ...base.errors import PASSING, CorruptManifest
-from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
+from ...base.schema import LEDGER, AnyRow, RecordingRow
 from ...plugins.rules import Rule, judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job, Spoken
-from ...shard_store import enhanced, hypotheses, manifest, recipe, source_languages
+from ...shard_store import clip_choice, hypotheses, manifest, recipe, source_languages
 from ...shard_store.annotated import filter_rules
 from ...shard_store.cuts import Cut
 from ...shard_store.shard_view import LONG_S, ShardView
 from ...shard_store.utterance import (
     LEAST_CLIPS,
-    CutUtterance,
-    FinalUtterance,
-    HeardUtterance,
+    PACKAGED,
+    UNCONVERTED,
+    UNHEARD,
     Outcome,
+    Utterance,
 )
 from ...stages.filter import todo as cuts_lacking
 from ...stages.stage import PER_SHARD
@@ -70,17 +71,17 @@ def of_shard(view: FactView) -> ShardFacts:
     fixed = pc.equal(asked["step"], limits.BEFORE_FILTERS).fill_null(False).to_pylist()
     numbers = {id(u): number for number, u in enumerate(utterances) if not fixed[number]}
     spans = [
-        (*row, numbers.get(id(u)), u and u.cut.language)
+        (*row, numbers.get(id(u)), u and u.language)
         for *row, u in ledger.of_shard(view, utterances, UNCUT)
     ]
     heard = list[AnyRow]()
     if corpus.takes_part(job):
-        number_of = {u.cut.id: numbers[id(u)] for u in utterances if id(u) in numbers}
+        number_of = {u.id: numbers[id(u)] for u in utterances if id(u) in numbers}
         rows = corpus.rows(job, shard, utterances)
         heard = [{**row, AT: number_of[str(row["id"])]} for row in rows]
     spoken = identities.voices_in(view) if recipe.across_recordings(job) is not None else []
     return ShardFacts(
-        published_columns.rows_of(view, utterances),
+        published_columns.rows_of(view, utterances, asked),
         asked,
         pa.table(tables.columns_of(LEDGER_FACTS.names, spans), LEDGER_FACTS),
         tables.of_rows(heard, pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])),
@@ -88,26 +89,16 @@ def of_shard(view: FactView) -> ShardFacts:
     )
 
 
-def _stored(view: ShardView, utterance: FinalUtterance) -> tuple[str, int, bool]:
+def _stored(view: ShardView, utterance: Utterance) -> tuple[str, int, bool]:
     """What KNOWN tells of an utterance's results: damage, converted, transcribed."""
-    cut, of_recording = utterance.cut, view.cut_of(utterance.cut.recording)
-    damage = view.damage(cut, of_recording) if of_recording and of_recording.faults else ""
-    clips = [cut.enhanced, *(turn.audio for turn in view.own_turns(cut))]
-    clips += view.sides(cut) if view.writes_sides else ()
-    beside = sum(audio in view.audio for audio in clips if audio)
-    count = (utterance.heard.pcm is not None) + beside
-    return damage, count, _is_transcribed(view, utterance)
-
-
-def _is_transcribed(view: ShardView, utterance: FinalUtterance) -> bool:
-    """Whether its PCM and the first recogniser's text are stored, even if filters have work."""
-    if utterance.heard.transcript is not None:
-        return True
-    audio, clean = utterance.cut.audio, utterance.cut.enhanced
-    text = view.transcript_recipe(utterance.heard)
-    if clean and enhanced.heard(view.job) and clean not in view.audio:
-        text = view.transcript_recipe(utterance.heard, clean)  # recognised from enhanced audio
-    return audio in view.audio and text in view.transcripts
+    of_recording = view.cut_of(utterance.recording)
+    damage = view.damage(utterance, of_recording) if of_recording and of_recording.faults else ""
+    beside = sum(one.audio in view.audio for one in view.companions(utterance))
+    # Its PCM and the first recogniser's text may be stored, even if filters have work.
+    transcribed = utterance.transcript is not None or (
+        utterance.audio in view.audio and view.wanted_text(utterance) in view.transcripts
+    )
+    return damage, (utterance.pcm is not None) + beside, transcribed
 
 
 @process_memory.uncollected()
@@ -124,12 +115,14 @@ def collect(
     outdated.
     """
     damaged = manifest.refuse if strict else manifest.leave
+    # Costly measures count as missing whether or not a cheap one rejects the utterance now.
+    measured = replace(job, filter=job.filter.model_copy(update={"measure_all": True}))
     parts: list[ShardFacts] = []
     recordings, unmeasured, by_passing, copies = list[int](), 0, False, False
     extents: list[tuple[float, float] | None] = []
     for shard in batch.shards:
         listed = (listings or {}).get(shard)
-        view = FactView(job, shard, damaged, listed, again=listed is not None)
+        view = FactView(measured, shard, damaged, listed, again=listed is not None)
         parts.append(of_shard(view))
         by_passing = by_passing or view.by_passing
         copies = copies or any(row.get("copy_of") for row in view.recordings)
@@ -294,72 +287,45 @@ class FactView(ShardView):
     seconds of speech in a long recording. Both are taken among those that pass now.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        shard: str,
-        damaged: manifest.OnDamage = manifest.leave,
-        listed: Sequence[RecordingRow] | None = None,
-        again: bool = False,
-    ) -> None:
-        # Costly measures count as missing whether or not a cheap one rejects the utterance now.
-        measuring = job.filter.model_copy(update={"measure_all": True})
-        super().__init__(replace(job, filter=measuring), shard, damaged, listed, again)
-        self._applied_later = filter_rules(self.job.filter.all_filters)
-        self._rejected = set[tuple[str, int, int, int | None]]()  # by these limits
-        #: Whether a clip's values depend on which clips of its recording pass the filters.
-        self.by_passing = False
+    #: Whether a clip's values depend on which clips of its recording pass the filters.
+    by_passing = False
+
+    @cached_property
+    def _applied_later(self) -> tuple[Rule, ...]:
+        return filter_rules(self.filters)
 
     @cached_property
     def _filter_rules(self) -> tuple[Rule, ...]:
         return ()
 
-    def _filter_outcome(self, utterance: CutUtterance, cut: Cut) -> Outcome:
-        if not utterance.spared and judge(utterance.measures, self._applied_later):
-            self._rejected.add(_key(utterance))
-        return super()._filter_outcome(utterance, cut)
+    def _filter_outcome(self, utterance: Utterance, cut: Cut) -> Outcome:
+        outcome = super()._filter_outcome(utterance, cut)
+        rejected = not utterance.spared and judge(utterance.measures, self._applied_later)
+        utterance.passes = not rejected and outcome is not clip_choice.NOT_CHOSEN
+        return UNCONVERTED if outcome is clip_choice.NOT_CHOSEN else outcome
 
-    def _is_chosen(self, utterance: CutUtterance) -> bool:
-        if not super()._is_chosen(utterance):
-            self._rejected.add(_key(utterance))
-        return True
+    def _take_enhanced(self, utterance: Utterance) -> None:
+        super()._take_enhanced(utterance)
+        if utterance.outcome.outcome == "dropped":
+            utterance.passes, utterance.outcome = False, UNHEARD
 
-    def _beside(self, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
-        heard = enhanced.beside(self.job, utterance, row)
-        if heard.outcome.outcome == "dropped":
-            self._rejected.add(_key(heard.cut))
-        return enhanced.beside(self.job, utterance, row, limited=False)
+    def _hear(self, waiting: Sequence[Utterance]) -> float | None:
+        spoken = super()._hear([u for u in waiting if u.passes])
+        others = [u for u in waiting if not u.passes]
+        hypotheses.hear(others, self._transcript, "clip", {})
+        self.by_passing = self.by_passing or self._depends(waiting)
+        return spoken
 
-    def _heard(
-        self, waiting: Sequence[HeardUtterance]
-    ) -> tuple[list[HeardUtterance], float | None]:
-        passing = waiting
-        if self._rejected:
-            passing = [u for u in waiting if _key(u.cut) not in self._rejected]
-        first, spoken = super()._heard(passing)
-        if len(passing) < len(waiting):
-            others = [u for u in waiting if _key(u.cut) in self._rejected]
-            alone = iter(hypotheses.first(others, self._transcript, "clip", {}))
-            voted = iter(first)
-            first = [next(alone if _key(u.cut) in self._rejected else voted) for u in waiting]
-        self.by_passing = self.by_passing or self._depends(first)
-        return first, spoken
-
-    def _depends(self, heard: Sequence[HeardUtterance]) -> bool:
+    def _depends(self, heard: Sequence[Utterance]) -> bool:
         """Whether other limits of filters may change values of these clips of one recording."""
         if len(heard) < 2:
             return False
-        cut = self.cut_of(heard[0].cut.recording)
+        cut = self.cut_of(heard[0].recording)
         if cut is not None and cut.decoded >= LONG_S * cut.rate:
             return True
         votes = (u.transcript and u.transcript.get("detected_language") for u in heard)
         by = self.job.transcribe.language_by
         return by != "clip" and len(heard) >= LEAST_CLIPS and (by == "sound" or any(votes))
 
-    def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow) -> Outcome:
-        return Outcome("packaged", "package", "packaged", detail=utterance.decided)
-
-
-def _key(utterance: CutUtterance) -> tuple[str, int, int, int | None]:
-    name = utterance.recording["recording"]
-    return name, utterance.start, utterance.end, utterance.given
+    def _outcome_by_text(self, utterance: Utterance) -> Outcome:
+        return PACKAGED if utterance.person is None else PACKAGED._replace(detail=utterance.decided)

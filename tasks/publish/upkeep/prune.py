@@ -36,7 +36,7 @@ from ...shard_store.cuts import TURNS
 from ...shard_store.index import Index
 from ...shard_store.manifest import Part
 from ...shard_store.shard_view import ShardView
-from ...shard_store.utterance import HeardUtterance
+from ...shard_store.utterance import Utterance
 from ...storage import lock, publication, versions
 from ...storage.versions import STAGES, Proved
 from ..unchanged import UpToDate
@@ -261,43 +261,41 @@ class _View(ShardView):
         return sum(cut is None or not cut.known for cut in cuts)
 
     @cached_property
-    def cut(self) -> list[HeardUtterance]:
+    def cut(self) -> list[Utterance]:
         """All utterances, rejected ones included, as before transcription."""
-        return [HeardUtterance(u, u.outcome, u.measures) for u in self.filtered()]
+        return [*self.filtered()]
 
     @cached_property
     def wanted_audio(self) -> set[str]:
-        audio = {u.cut.audio for u in self.cut}
-        audio |= {turn.audio for u in self.cut for turn in self.own_turns(u.cut)}
-        audio |= {side for u in self.cut for side in self.sides(u.cut)}
-        return audio | {u.cut.enhanced for u in self.cut if u.cut.enhanced}
+        audio = {u.audio for u in self.cut}
+        audio |= {side for u in self.cut for side in self.sides(u)}  # whatever the formats are
+        return audio | {one.audio for u in self.cut for one in self.companions(u)}
 
     @cached_property
     def wanted_texts(self) -> set[str]:
         """Recipes of all transcripts that the settings may need, whichever rules apply."""
         texts = {self.transcript_recipe(u) for u in self.cut}
         for utterance in self.transcribed():
-            vote = utterance.heard.vote
+            vote = utterance.vote
             for voted in (
                 vote and vote.language,
-                *self._spoken_in.get(utterance.cut.recording["dataset"], ())[:1],
+                *self._spoken_in.get(utterance.recording["dataset"], ())[:1],
             ):
-                texts.add(self.transcript_recipe(utterance.heard._replace(voted=voted)))
+                texts.add(self.transcript_recipe(utterance, voted=voted))
             if self.job.transcribe.backends:
-                texts.update(self.further_recipes(utterance.heard))
-            texts.update(request.recipe for request in self.questions(utterance.heard))
-            texts.update(turn.recipe for turn in self.channel_turns(utterance.heard))
-            rewritings = text_values.rewriting(self.job, utterance.heard)
-            alignments = text_values.alignment(self.job, self.weights, utterance.heard)
+                texts.update(self.further_recipes(utterance))
+            texts.update(request.recipe for request in self.questions(utterance))
+            texts.update(turn.recipe for turn in self.channel_turns(utterance))
+            rewritings = text_values.rewriting(self.job, utterance)
+            alignments = text_values.alignment(self.job, self.weights, utterance)
             texts.update(request.recipe for request in rewritings)
             texts.update(request.recipe for request in alignments)
         if self.job.transcribe.backends:
             texts |= {text for u in self.cut for text in self.further_recipes(u)}
         if recipe.enhancing(self.job) and enhanced.heard(self.job):
-            for heard in self.cut:  # limits choose which of the two is transcribed
-                clean = heard._replace(hears=heard.cut.enhanced)
-                texts.add(self.transcript_recipe(clean))
-                texts.update(self.further_recipes(clean))
+            for u in self.cut:  # limits choose which of the two is transcribed
+                texts.add(self.transcript_recipe(u, u.enhanced))
+                texts.update(self.further_recipes(u, u.enhanced))
         return texts
 
 

@@ -299,10 +299,10 @@ def run_shard_stage(
     wall = time.monotonic() - began - waited
     done = Done("shard", "", survey.fresh.count, survey.reused, sum(seconds.values()), wall)
     index.note_files()
-    known_recordings.remember(job.out, survey.known, index)
     # The longest shards first: no straggler at the end.
     shards = sorted(sorted(seconds), key=seconds.__getitem__, reverse=True)
-    listed = shard.broken_of(job, survey, safeguards.exempt(job))
+    strict = survey.known.outside(safeguards.exempt(job))
+    listed = shard.broken_of(job, survey.known, strict, job.package.max_failed_fraction)
     away = shard.unreachable_of(job, survey)
     divided = probe.channel_sentences(job.out, plugins.datasets(job.sources))
     survey.leave_out(survey.known.broken)

@@ -36,7 +36,7 @@ TRAIN, ALL = "train", "*"
 
 def status(out: Path) -> JsonObject:
     settings = run_folder.settings_of(out)
-    plan = plans.of_out(settings)
+    plan = plans.make(settings, lenient=True)
     newest = versions.newest(out)
     described = versions.described(newest) if newest else None
     return {
@@ -139,8 +139,9 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     newest = versions.newest(out)
     with versions.reading(newest):
         before, after = kept(job, with_same_texts(job, asked))
-        tried_again = _failed_in_filters(newest)
-    if (lacking := after["unmeasured"]) > tried_again or before["unmeasured"]:
+        lacking = after["unmeasured"]
+        tried_again = _failed_in_filters(newest) if lacking else 0
+    if lacking > tried_again or before["unmeasured"]:
         why = "which change what is measured and not only a threshold"
         if before["unmeasured"]:
             why = "nor for those of the last run: it did not finish, or another release made it"
@@ -156,7 +157,7 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
             "items": after["items"] - before["items"],
             "hours": round(after["hours"] - before["hours"], 6),
         },
-        "plan": plans.of_out(then),
+        "plan": plans.make(then, lenient=True),
     }
 
 

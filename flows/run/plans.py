@@ -27,7 +27,7 @@ from ...tasks.insight.estimating import planning
 from ...tasks.insight.estimating.planning import Amount
 from ...tasks.publish import package
 from ...tasks.settings.job import Job
-from ...tasks.stages.contract import PER_SHARD, STAGES
+from ...tasks.stages.contract import PER_SHARD
 from ...tasks.stages.listing import copies
 from ...tasks.storage import tables, versions
 from ..settings import PrepareSettings, parse
@@ -35,23 +35,6 @@ from . import estimates, run_folder
 
 LAST_RUNS = 20  # in which the speed of a stage is sought
 ASKS = 3600.0  # s of audio: a run that would recompute more asks first
-
-
-def make(settings: PrepareSettings, brief: bool = False) -> JsonObject:
-    """The output of `plan --json`; computes and writes nothing.
-
-    `brief`: the headers of new recordings are read only if a run or an estimate gives the speed of
-    the stages; otherwise `unread_bytes` is their size. `unjudged`: clips that filters have yet to
-    measure and may drop, and `gone`: results that are gone, so that stages compute at most what is
-    stated.
-    """
-    return _plan(settings, brief)
-
-
-def of_out(settings: PrepareSettings) -> JsonObject:
-    """`make` for commands on OUT, which may be on another machine than its sources: if these cannot
-    be listed, they count as the last run found them, and `unlisted` says why."""
-    return _plan(settings, lenient=True)
 
 
 def check_recompute(settings: PrepareSettings) -> None:
@@ -74,7 +57,15 @@ def _too_much(settings: PrepareSettings, stages: JsonObject, hours: float) -> st
     )
 
 
-def _plan(settings: PrepareSettings, brief: bool = False, lenient: bool = False) -> JsonObject:
+def make(settings: PrepareSettings, brief: bool = False, lenient: bool = False) -> JsonObject:
+    """The output of `plan --json`; computes and writes nothing.
+
+    `brief`: the headers of new recordings are read only if a run or an estimate gives the speed of
+    the stages; otherwise `unread_bytes` is their size. `lenient`: for commands on OUT, which may be
+    on another machine than its sources: if these cannot be listed, they count as the last run found
+    them, and `unlisted` says why. `unjudged`: clips that filters have yet to measure and may drop,
+    and `gone`: results that are gone, so that stages compute at most what is stated.
+    """
     job = settings.job()
     before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)
     rates = _Rates(settings, job)
@@ -86,27 +77,24 @@ def _plan(settings: PrepareSettings, brief: bool = False, lenient: bool = False)
     stages = rates.stages(plan.stages)
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
-    now, then = plan.clips
     hours_again = stages["filter"]["hours"] if layout else round(plan.again / 3600, 6)
     missing, not_continued = list[str](), None
     try:  # the run that follows a brief plan compares bytes itself
         missing = (package.lost if brief else package.proved)(version) if version else []
     except RunError as error:
         not_continued = str(error)
-    refusal = not_continued or plan.refusal or _too_much(settings, stages, hours_again)
-    changes = plan.stages["package"].compute or plan.removed or now != then
-    unusable = {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
+    items, first = len(plan.unusable), masking.text(next(iter(plan.unusable), ""))
     optional = {
         "layout": layout,
         "lost": missing,
         "sources": None if brief else source_languages.notes(job),  # the run shows them at its end
         "unread_bytes": plan.unread,
-        "unusable": unusable if plan.unusable else None,
+        "unusable": {"items": items, "first": first} if items else None,
         "redescribed": plan.redescribed,
         "unjudged": plan.unjudged,
         "gone": [masking.text(words) for words in plan.gone],
         "unlisted": plan.unlisted and masking.sentence(plan.unlisted),
-        "refusal": refusal,
+        "refusal": not_continued or plan.refusal or _too_much(settings, stages, hours_again),
         "stated": [masking.text(sentence) for sentence in plan.stated],
         "shared": [
             {**asdict(overlap), "says": f"{overlap}: {copies.outcome(job)}"}
@@ -120,9 +108,9 @@ def _plan(settings: PrepareSettings, brief: bool = False, lenient: bool = False)
         "hours_again": hours_again,
         "version": {
             "newest": version.name if version else None,
-            "clips": now,
-            "clips_then": then,
-            "new": bool(plan.other_inputs or plan.redescribed or changes),
+            "clips": plan.clips[0],
+            "clips_then": plan.clips[1],
+            "new": plan.new,
         },
         "removed": plan.removed,
         "ignored": plan.ignored,
@@ -135,7 +123,7 @@ class _Rates:
     """Seconds that stages take, by the newest run that computed them with the same plug-ins."""
 
     def __init__(self, settings: PrepareSettings, job: Job) -> None:
-        self.used = {name: _plugins(settings, name) for name in STAGES}
+        self.settings = settings
         self.workers = settings.cluster.most_workers
         self.runs = [*islice(_runs(job.out), LAST_RUNS)]
         self.estimated = (estimates.newest(job) or {}).get("costs", {}).get("laps", {})
@@ -147,19 +135,20 @@ class _Rates:
     def stages(self, amounts: dict[str, Amount]) -> dict[str, JsonObject]:
         """What `plan` says of each stage. The call that filters audio resamples it, too, and its
         time is in filter's rate: of resample's audio only the rest takes time of its own."""
-        audio = {name: amount.seconds for name, amount in amounts.items()}
-        audio["resample"] -= min(audio["resample"], audio["filter"])
-        return {name: self.stage(name, amount, audio[name]) for name, amount in amounts.items()}
-
-    def stage(self, name: str, amount: Amount, audio: float) -> JsonObject:
-        seconds = self.seconds(name, amount, audio)
-        return {
-            "compute": amount.compute,
-            "reuse": amount.reuse,
-            "hours": round(amount.seconds / 3600, 6),
-            "seconds": None if seconds is None else round(seconds, 3),
-            "because": list(amount.because) if amount.compute else [],
-        }
+        stages: dict[str, JsonObject] = {}
+        for name, amount in amounts.items():
+            audio = amount.seconds
+            if name == "resample":
+                audio -= min(audio, amounts["filter"].seconds)
+            seconds = self.seconds(name, amount, audio)
+            stages[name] = {
+                "compute": amount.compute,
+                "reuse": amount.reuse,
+                "hours": round(amount.seconds / 3600, 6),
+                "seconds": None if seconds is None else round(seconds, 3),
+                "because": list(amount.because) if amount.compute else [],
+            }
+        return stages
 
     def seconds(self, name: str, amount: Amount, audio: float) -> float | None:
         """Wall seconds for so much audio; None if no run and no estimate has them."""
@@ -168,10 +157,8 @@ class _Rates:
         if name == "resample" and not audio:
             return self.seconds("filter", amount, audio)
         for run in self.runs:
-            if _plugins(run.settings, name) != self.used[name]:
-                continue
-            speed = run.of_audio(name) if name in PER_SHARD else run.of_items(name)
-            if speed is not None:
+            same = _plugins(run.settings, name) == _plugins(self.settings, name)
+            if same and (speed := run.speed(name)):
                 rate, workers = speed
                 size = audio if name in PER_SHARD else amount.compute
                 return rate * size / (self.workers or workers)
@@ -187,20 +174,16 @@ class _PastRun:
     settings: PrepareSettings
     stages: JsonObject
 
-    def of_items(self, name: str) -> tuple[float, int] | None:
-        """Wall seconds an item of a stage that is one step, once the first worker has started."""
-        stage = self.stages.get(name, {})
-        items = stage.get("items_computed")
-        if not items:
-            return None
+    def speed(self, name: str) -> tuple[float, int] | None:
+        """(a worker's seconds per second of audio, number of workers); of a stage that is one step,
+        (wall seconds per item, 1), once the first worker has started."""
         calls = self.calls.filter(pc.equal(self.calls["stage"], name))
-        waited = pc.min(calls["queue_seconds"]).as_py() or 0.0
-        return max(0.0, stage["seconds"] - waited) / items, 1
-
-    def of_audio(self, name: str) -> tuple[float, int] | None:
-        """(a worker's seconds per second of audio, number of workers)."""
-        rows = metrics.rates(self.calls)
-        rows = rows.filter(pc.equal(rows["stage"], name))
+        if name not in PER_SHARD:
+            entry = self.stages.get(name, {})
+            waited = pc.min(calls["queue_seconds"]).as_py() or 0.0
+            items = entry.get("items_computed")
+            return (max(0.0, entry["seconds"] - waited) / items, 1) if items else None
+        rows = metrics.rates(calls)
         audio = pc.sum(rows["audio_seconds"]).as_py()
         workers = len(set(pc.unique(self.calls["worker"]).to_pylist()) - {None, ""})
         cost = pc.sum(pc.multiply(rows["rate"], rows["audio_seconds"])).as_py()

@@ -35,7 +35,7 @@ from ..recording.tracks import locator_of
 from ..resamplers import soxr_hq
 from ..segmenters import KnownSpans, Span
 from ..settings.job import Job
-from ..shard_store import enhanced, requests, shard_view
+from ..shard_store import clip_choice, enhanced, requests, shard_view
 from ..shard_store.blobs import MadeAudio
 from ..shard_store.utterance import Utterance
 from . import cutting, pcm
@@ -84,7 +84,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     """Units of PCM that kept utterances lack, and the number of those that exist."""
     lacking: dict[str, Wanted] = {}  # by recipe
     reused = 0
-    for wanted in chain.from_iterable(map(partial(_wanted, shard), shard.resampled())):
+    for wanted in chain.from_iterable(map(partial(wanted_by, shard), shard.resampled())):
         audio = wanted.span[2]
         if audio in shard.audio or audio in lacking:  # also of equal bytes, or given twice
             reused += 1
@@ -99,10 +99,12 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     return [*chain.from_iterable(map(_units, groups.values()))], reused
 
 
-def _wanted(shard: shard_view.ShardView, u: Utterance) -> Iterator[Wanted]:
+def wanted_by(shard: shard_view.ShardView, u: Utterance) -> Iterator[Wanted]:
+    """All PCM that an utterance needs, stored or not."""
     outcome = u.outcome
     broken = outcome.outcome == "failed" and outcome.stage == "resample"
-    if outcome.stage in ("resample", "enhance", "transcribe") and not broken:  # it passed
+    passed = outcome.stage != "filter" and outcome is not clip_choice.NOT_CHOSEN
+    if passed and not broken:
         for one in shard.companions(u):
             yield Wanted(u, (one.start, one.end, one.audio), one.enhanced, one.channel)
     if u.pcm is not None or u.for_window or outcome.stage == "resample":

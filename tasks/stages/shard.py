@@ -9,7 +9,7 @@ its shard for ever; one that has left its source is only marked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from .. import storage
 from ..accounting.broken import FIRST, Broken, BrokenCount, Unreachable
-from ..base.arrays import FixedBytes
+from ..base.arrays import Bools, FixedBytes
 from ..base.schema import RECORDINGS
 from ..recording import forgotten, unreachable
 from ..settings.job import Job
@@ -31,7 +31,7 @@ from . import probe as probing
 from .call import Call, Limits
 from .contract import OfRecording
 from .listing import copies, entries, known_recordings
-from .listing.known_recordings import LISTED, Columns, merged
+from .listing.known_recordings import LISTED, Columns, KnownRecordings, merged
 from .listing.shard_choice import in_shards, shards_of
 from .listing.survey import Survey as Survey
 from .listing.survey import as_known as as_known
@@ -111,8 +111,9 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
         had.replaced(changed)
         # Lost files were reported, and superseded ones are not missing.
         index.look([had.shards[number] for number in changed], [known_recordings.ROOT])
-    numbered = zip(had.shards, had.seconds, range(len(had.shards)), strict=True)
-    return {name: seconds for name, seconds, number in numbered if had.present(number)}
+    places, lengths = had.columns.shard[had.present], had.columns.seconds[had.present]
+    counts, seconds = (np.bincount(places, some, len(had.shards)) for some in (None, lengths))
+    return {had.shards[number]: float(seconds[number]) for number in np.flatnonzero(counts)}
 
 
 def _commit(
@@ -136,23 +137,19 @@ def _commit(
     return known_recordings.note(had, {number: table})
 
 
-def broken_of(job: Job, surveyed: Survey, exempt: Collection[str]) -> BrokenCount:
-    """How many recordings of datasets that are not `exempt` are known to be broken; and which ones,
-    if there are more than the settings allow."""
-    had = surveyed.known
-    recordings, failed, shards = 0, 0, dict[str, None]()  # with broken ones
-    for shard, datasets in zip(had.shards, had.counts, strict=True):
-        for dataset, (count, bad) in datasets.items():
-            if dataset not in exempt:
-                recordings, failed = recordings + count, failed + bad
-                shards |= {shard: None} if bad else {}
-    if not recordings or failed / recordings <= job.package.max_failed_fraction:
+def broken_of(job: Job, had: KnownRecordings, rows: Bools, limit: float) -> BrokenCount:
+    """How many of these known recordings there are, and are broken; and which ones, if these are
+    more than this share."""
+    broken = rows & (had.columns.contents == 0)
+    recordings, failed = int(rows.sum()), int(broken.sum())
+    if not recordings or failed / recordings <= limit:
         return BrokenCount(recordings, failed)
+    keys = {*had.columns.keys[broken].tolist()}
     named = (
         Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
-        for shard in shards
-        for row in manifest.listed(job.out, shard, manifest.refuse).to_pylist()
-        if row["present"] and row["error_code"] and row["dataset"] not in exempt
+        for number in np.unique(had.columns.shard[broken])
+        for row in manifest.listed(job.out, had.shards[number], manifest.refuse).to_pylist()
+        if row["error_code"] and entries.keys([row["recording"]])[0] in keys
     )
     return BrokenCount(recordings, failed, nsmallest(FIRST, named))
 
@@ -168,7 +165,5 @@ def unreachable_of(job: Job, surveyed: Survey) -> dict[str, Unreachable]:
             if row["present"]:
                 failed[row["dataset"]] += 1
                 why.setdefault(row["dataset"], unreachable.why(row["error_detail"] or ""))
-    recordings = Counter[str]()
-    for datasets in had.counts if failed else ():
-        recordings.update({name: count for name, (count, _) in datasets.items()})
+    recordings = had.by_dataset(had.present) if failed else {}
     return {name: Unreachable(failed[name], recordings[name], why[name]) for name in failed}

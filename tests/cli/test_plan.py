@@ -138,7 +138,7 @@ def test_a_segment_without_an_end_lasts_to_the_recording_s(tmp_path: Path) -> No
     expected = Expected(corpus.job(tmp_path, filter={"segmenter": {"use": "given"}}), None)
     rest = dict.fromkeys(("source_id", "text", "speaker", "language", "words"))
     spans = ((1.0, 3.0), (4.0, None))
-    given: Any = {"segments": [{"start": start, "end": end, **rest} for start, end in spans]}
+    given: Any = {**rest, "segments": [{"start": a, "end": b, **rest} for a, b in spans]}
     expected.add(given, 10.0, (), again=False)
     assert [each[2:] for each in expected.kept()] == [(2, 8.0)]
 
@@ -163,7 +163,7 @@ def test_a_format_that_goes_writes_no_clip_again(home: Path) -> None:
     corpus.run(both)
     told, plan = planned(asked(home), both)
     assert told == dict.fromkeys(STAGES, (0, 10))
-    assert plan.other_inputs, "a version without it is published all the same"
+    assert plan.new, "a version without it is published all the same"
     published, counts = corpus.run(asked(home))
     assert (published.new, counts) == (True, told)
     again, _ = planned(both, asked(home))

@@ -14,7 +14,6 @@ from uttermill.tasks.audio import stream
 from uttermill.tasks.runs.executor import Executor, Observer
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.stages import cutting
 from uttermill.tasks.stages.listing import entries, known_recordings, shard_choice
 from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
@@ -162,46 +161,6 @@ def test_what_changes_touches_its_own_shards_alone(tmp_path: Path, batched: None
         assert not path.exists() or path.stat().st_mtime_ns == mtime
     last = corpus.surveyed(job)
     assert (last.reused, last.fresh.count, len(last.gone)) == (10, 0, 0)
-
-
-def test_only_listings_that_changed_are_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run notes what it knows of the recordings; a damaged note is not used."""
-    corpus.make(tmp_path / "in", 11)
-    job, _ = sharded(tmp_path)
-    opened = list[str]()
-    listed_in = manifest.listed_in
-
-    def opening(out: Path, shard: str, *given: Any) -> pa.Table:
-        opened.append(shard)
-        return listed_in(out, shard, *given)
-
-    monkeypatch.setattr(manifest, "listed_in", opening)
-
-    def read() -> tuple[Any, list[str]]:
-        opened.clear()
-        had = known_recordings.read(job.out, Index(job.out))
-        counts = [{name: tuple(pair) for name, pair in some.items()} for some in had.counts]
-        columns = [column.tolist() for column in had.columns]
-        return (had.shards, had.seconds, counts, columns), [*opened]
-
-    shards, place = manifest.shards(job.out), job.out / known_recordings.NOTED
-    known, read_first = read()
-    assert (len(shards) > 2, read_first) == (True, [])
-    good = place.read_bytes()
-    corpus.flip(place, len(good) // 2)
-    assert read() == (known, shards)
-    place.unlink()
-    assert read() == (known, shards)
-    place.write_bytes(good)
-    [path] = manifest.files(job.out, "shard", shards[1])
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(data)
-    assert read() == (known, [shards[1]])
-    sharded(tmp_path)
-    assert read() == (known, [])
 
 
 def test_many_rows_go_to_their_shards_by_way_of_the_disk(

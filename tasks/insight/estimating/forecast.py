@@ -127,13 +127,6 @@ def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
     return [s for s in full if s.count]
 
 
-def ratio_of_strata(strata: Sequence[Stratum]) -> float | None:
-    """y / x over all strata, weighted by their audio; None without a sampled recording."""
-    whole = sum(s.rest + float(s.x.sum()) for s in strata if len(s.x))
-    weighed = sum(_ratio(s) * (s.rest + float(s.x.sum())) for s in strata if len(s.x))
-    return weighed / whole if whole else None
-
-
 def _ratio(cell: Stratum) -> float:
     length = float(cell.x.sum())
     return float(cell.y.sum()) / length if length else 0.0
@@ -225,6 +218,9 @@ class Forecast:
         self.spent, self.sizes = spent, sizes
         self.members = [m for stratum in population.values() for m in stratum]
         self.rest = [m for m in self.members if m.recording not in seen]
+        # Each worker's first unit must count if there are hardly any others.
+        laps = [*chain(*spent.laps.get("filter", {}).values())]
+        self._cold = 2 * sum(lap.cold for lap in laps) > len(laps)
 
     def strata(self, of: Callable[[Member], float | None]) -> list[Stratum]:
         """The strata with the sampled values that `of` returns, None for no value."""
@@ -244,10 +240,11 @@ class Forecast:
             return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
 
         known_seconds = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
-        strata = self.strata(value)
-        datasets = [{m.dataset for m in stratum} for stratum in self.population.values()]
-        if dataset is not None and all(len(names) == 1 for names in datasets):
-            strata = [s for s, names in zip(strata, datasets, strict=True) if dataset in names]
+        strata = [
+            stratum
+            for stratum, members in zip(self.strata(value), self.population.values(), strict=True)
+            if dataset is None or any(m.dataset == dataset for m in members)
+        ]
         return interval_of_total(strata, known_seconds, share=True)
 
     def lap(self, m: Member, stage: str, what: str) -> float | None:
@@ -258,12 +255,6 @@ class Forecast:
         if any(lap.cold for lap in laps) and not self._cold:
             return None
         return float(sum(getattr(lap, what) for lap in laps))
-
-    @property
-    def _cold(self) -> bool:
-        """Whether each worker's first unit must count, because there are hardly any others."""
-        laps = [*chain(*self.spent.laps.get("filter", {}).values())]
-        return 2 * sum(lap.cold for lap in laps) > len(laps)
 
     def work(self, stages: Sequence[str], what: str) -> Interval | None:
         """Worker seconds (`what`: wall or cpu) that these stages will still take, without the
@@ -358,9 +349,10 @@ class Forecast:
     def _stage(self, stage: str) -> JsonObject:
         """The remaining work of a stage, and its speed."""
         cpu = self.work([stage], "cpu")
-        strata = self.strata(lambda m: self.lap(m, stage, "cpu"))
-        rate = ratio_of_strata(strata)
+        strata = [s for s in self.strata(lambda m: self.lap(m, stage, "cpu")) if len(s.x)]
+        audio = [s.rest + float(s.x.sum()) for s in strata]
+        weighed = sum(_ratio(s) * length for s, length in zip(strata, audio, strict=True))
         return {
             "cpu_hours": cpu.times(1 / 3600).as_dict() if cpu else None,
-            "cpu_seconds_per_audio_second": None if rate is None else round(rate, 6),
+            "cpu_seconds_per_audio_second": round(weighed / sum(audio), 6) if sum(audio) else None,
         }

@@ -3,7 +3,7 @@ left their sources, or no clip will have a text."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from pathlib import Path
 
@@ -12,16 +12,17 @@ import pyarrow as pa
 
 from ... import plugins
 from ...accounting import summary
-from ...accounting.broken import Broken, BrokenCount
+from ...accounting.broken import Broken
 from ...base.errors import TooManyFailed
 from ...publish import safeguards
 from ...settings.job import Job
-from ...shard_store import decision_log, manifest
+from ...settings.package import keeps_speakers_apart
+from ...shard_store import decision_log
 from ...stages import shard
 from ...stages.listing import entries
-from ...stages.listing.known_recordings import PRESENT
 from ...stages.listing.pending_listing import AsListed
 from ...stages.listing.survey import Survey
+from .changes import Causes
 
 
 def of_failures(
@@ -37,49 +38,27 @@ def of_failures(
     New recordings count as good, except `unusable` ones (dataset, failure). `newest`: the newest
     version.
     """
-    missing = np.count_nonzero(surveyed.known.columns.flags & PRESENT == 0)
-    if listed.renewed or len(surveyed.gone) or listed.absent_count != missing:
+    had, package = surveyed.known, job.package
+    if listed.renewed or len(surveyed.gone) or listed.absent_count != (~had.present).sum():
         return None
     exempt = safeguards.exempt(job)
-    strict = {dataset.name for dataset in plugins.datasets(job.sources)} - {*exempt}
-    counts = shard.broken_of(job, surveyed, exempt)
-    fresh = sum(row["dataset"] in strict for row in listed.fresh)
-    lost = [broken for dataset, broken in unusable if dataset in strict]
-    counts.recordings += fresh
-    counts.failed += len(lost)
+    strict = had.outside(exempt)
+    fresh = sum(row["dataset"] not in exempt for row in listed.fresh)
+    lost = [broken for dataset, broken in unusable if dataset not in exempt]
+    counts = shard.broken_of(job, had, strict, package.max_failed_fraction)
+    counts.recordings, counts.failed = counts.recordings + fresh, counts.failed + len(lost)
     counts.first += lost
     try:
         safeguards.check_failed(job, counts)
         if newest is not None and counts.failed >= safeguards.FEW:
-            new = _new(job, surveyed, newest, strict)
+            for names in summary.live_recordings(newest):
+                strict &= ~np.isin(had.columns.keys, entries.keys(names.to_pylist()))
+            new = shard.broken_of(job, had, strict, package.max_new_failed_fraction)
             count, failed = new.recordings + fresh, new.failed + len(lost)
             safeguards.check_new(job, count, failed, [*new.first, *lost])
     except TooManyFailed as error:
         return str(error)
     return None
-
-
-def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) -> BrokenCount:
-    """The recordings of some datasets that an earlier run has listed and the version lacks, and
-    those of them that failed."""
-    had = surveyed.known
-    names = (name for some in summary.live_recordings(newest) for name in some.to_pylist())
-    present = had.columns.flags & PRESENT > 0
-    lacking = present & ~np.isin(had.columns.keys, entries.keys(names))
-    keys = {*had.columns.keys[lacking].tolist()}
-    rows = [
-        row
-        for number in np.unique(had.columns.shard[lacking])
-        for row in manifest.listed(job.out, had.shards[number]).to_pylist()
-        if row["present"] and row["dataset"] in datasets
-    ]
-    rows = [row for row in rows if entries.keys([row["recording"]])[0] in keys]
-    failed = [
-        Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
-        for row in rows
-        if row["error_code"]
-    ]
-    return BrokenCount(len(rows), len(failed), failed)
 
 
 def of_texts(job: Job, surveyed: Survey) -> tuple[str | None, list[str]]:
@@ -103,6 +82,21 @@ def of_texts(job: Job, surveyed: Survey) -> tuple[str | None, list[str]]:
                 "sources give none; choose a recogniser with transcribe.backend"
             )
     return None, sentences
+
+
+def of_voices(job: Job, causes: Causes, newest: Path | None) -> Iterator[str]:
+    """A sentence if the run finds speakers whom the newest version's splits do not know, because of
+    whom it may refuse."""
+    package = job.package
+    apart = keeps_speakers_apart(package.splits, package.disjoint) and not package.resplit
+    if job.speakers.use == "none":
+        return
+    if newest and apart and any(name.startswith("speakers") for name in causes.measures):
+        yield (
+            f"{newest.name}'s splits were drawn without the speakers that this run finds: clips of "
+            "a speaker in two splits are dropped, and too many refuse the version; with "
+            "package.resplit=true, all splits are drawn again"
+        )
 
 
 def of_removals(job: Job, listed: AsListed, newest: Path | None) -> str | None:

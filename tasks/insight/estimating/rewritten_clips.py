@@ -3,7 +3,7 @@ next version, as far as it is known, is laid out and compared with the newest on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,6 +24,9 @@ from ...storage import queries, versions
 #: Columns of a version that follow from what sources and people say of a recording.
 DESCRIBED = ("source_id", "text", "text_source", "speaker", "language", "labels")
 SAID = "said"  # names a hash of these columns
+#: Of a clip of the next version: its text is still to be recognised, nothing of it is still to be
+#: computed, people or sources say something else of it now.
+FLAGS = pa.schema(dict.fromkeys(("waits", "decided", "stated"), pa.bool_()))
 
 
 class Rewriting(NamedTuple):
@@ -38,20 +41,13 @@ class Rewriting(NamedTuple):
     differing: int = 0  # published ones of which people or sources say something else now
 
 
-class _Known(NamedTuple):
-    """Of each row of the next version (`next_version`)."""
-
-    waiting: Bools  # its text is still to be recognised
-    decided: Bools  # nothing of it is still to be computed
-    stated: Bools  # people or sources say something else of its recording now
-
-
 def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> Rewriting:
     """The clips of the next version, and those of them that are written again. `redescribed`:
     recordings of which their sources say something else now. A clip counts as staying as it is
     while only its filters or further recognisers have work."""
     clips, newest = version.choice.clips, versions.newest(job.out)
-    waits, decided, stated = (flags[clips.row] for flags in _known(version, redescribed))
+    flags = pa.concat_tables([FLAGS.empty_table(), *_flags(version, redescribed)]).take(clips.row)
+    waits, decided, stated = (flags[name].to_numpy() for name in FLAGS.names)
     stays, coming = int((~waits).sum()), int(waits.sum())
     later = coming, float(clips.seconds[waits].sum())
     if newest is None:
@@ -70,11 +66,11 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     whole = [shard for shard in shards if shard.before is not None and shard.whole]
     if len(of_formats) < len(job.package.formats):
         whole = []
-    compared = np.zeros(len(waits), bool)
+    compared = differing.copy()
     for shard in whole:
         compared[shard.rows] = decided[shard.rows]
-    same = _equal(version, previous, of_formats, compared, former)
-    differing &= ~_equal(version, previous, {SAID: describing}, differing, former)[SAID]
+    same = _equal(version, previous, {**of_formats, SAID: describing}, compared, former)
+    differing &= ~same.pop(SAID)
     for shard in whole:
         rows = shard.rows
         if not waits[rows].any() and all(one[rows[decided[rows]]].all() for one in same.values()):
@@ -83,19 +79,17 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     return Rewriting(*counts, float(clips.seconds[written].sum()), *later, int(differing.sum()))
 
 
-def _known(version: foreseen.Foreseen, redescribed: Set[str]) -> _Known:
+def _flags(version: foreseen.Foreseen, redescribed: Set[str]) -> Iterator[pa.Table]:
+    """FLAGS of the rows of the next version, a batch at a time."""
     names = pa.array([*redescribed], pa.string())
     reviewed = pa.array([*{one.id for one in decision_log.of(version.job.out)}], pa.string())
-    flags = [_Known(*(np.zeros(0, bool) for _ in _Known._fields))]
     for batch in version.batches:
         facts = batch.utterances(("id", "recording", "transcribed", "outcome"))
         facts = facts.filter(pc.is_in(facts["outcome"], WAITING))
         pending = pc.equal(facts["outcome"], PENDING)
         waiting = pc.and_(pending, pc.invert(facts["transcribed"]))
         stated = pc.or_(pc.is_in(facts["recording"], names), pc.is_in(facts["id"], reviewed))
-        masks = (waiting, pc.invert(pending), stated)
-        flags.append(_Known(*(np.asarray(mask, bool) for mask in masks)))
-    return _Known(*map(np.concatenate, zip(*flags, strict=True)))
+        yield pa.table([waiting, pc.invert(pending), stated], schema=FLAGS)
 
 
 def _equal(

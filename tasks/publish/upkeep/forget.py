@@ -26,7 +26,6 @@ from ...recording.names import id_head, utterance_id
 from ...shard_store import decision_log, manifest
 from ...shard_store.index import Index
 from ...stages import compaction
-from ...stages.listing import known_recordings
 from ...storage import append_log, lock, tables, versions
 from ..outcomes.shard_batches import FACTS
 
@@ -122,7 +121,6 @@ def _purge(out: Path, gone: Forgotten) -> Answer:
         if any(map(gone.names, filter(None, recordings.unique().to_pylist()))):
             answer.versions.append(version.name)
     store.remove_tree(out / "manifests" / "package" / FACTS)
-    store.remove(out / known_recordings.NOTED)
     for folder in store.folders(out / "runs"):
         store.remove(out / "runs" / folder / "report.html")
     for shard in manifest.shards(out):

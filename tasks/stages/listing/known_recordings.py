@@ -1,19 +1,13 @@
-"""The recordings that an OUT knows, as columns of hashes: 49 bytes each.
-
-A run notes them in OUT/manifests/package/known, so that only the listings of shards that have
-changed since are opened. Without it, or if it is damaged, all are.
-"""
+"""The recordings that an OUT knows, as columns of hashes and numbers: 61 bytes each."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, cast
 
@@ -23,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ... import audio, storage
-from ...base.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
+from ...base.arrays import Bools, FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
 from ...base.counting import counted
 from ...base.errors import MAY_PASS, ItemError
 from ...base.logs import log
@@ -40,8 +34,7 @@ PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
 PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
 MOST_PARTS = 31
 BYTES_A_SECOND = 16000  # assumed without a length in the header: 128 kbit/s
-ROOT, NOTED = "manifests/shard", "manifests/package/known"
-DIGEST = 32  # bytes of the hash before the columns in NOTED
+ROOT = "manifests/shard"
 AT_ONCE = 256  # shards whose listings are noted together
 #: What `note` reads of a shard's rows.
 COLUMNS = (
@@ -58,26 +51,40 @@ class Columns(NamedTuple):
     heads: UInt64s
     shard: Int32s  # number in `KnownRecordings.shards`
     flags: UInt8s
-    contents: UInt64s  # of the bytes; 0: unknown
+    contents: UInt64s  # of the bytes; 0: they cannot be read
+    dataset: Int32s  # number in `KnownRecordings.datasets`
+    seconds: Float64s  # `seconds_of`
 
     def where(self, chosen: NDArray[Any]) -> Columns:
         return Columns(*(column[chosen] for column in self))
 
 
-#: By dataset: present recordings, and those of them known to be broken.
-Counts = dict[str, tuple[int, int]]
+#: Of `Columns`.
+KINDS = (
+    *(entries.KEY, np.uint64, np.uint64, np.int32, np.uint8, np.uint64),
+    *(np.int32, np.float64),
+)
 
 
 @dataclass(slots=True)
 class KnownRecordings:
     shards: list[str]
-    seconds: list[float]  # audio present in each shard, by header
-    counts: list[Counts]  # recordings present in each shard
+    datasets: list[str]
     columns: Columns
-    noted: dict[str, str] = field(default_factory=dict)  # `_newest` when they were remembered
 
-    def present(self, number: int) -> int:
-        return sum(count for count, _ in self.counts[number].values())
+    @property
+    def present(self) -> Bools:
+        """Which recordings their sources had at the last listing."""
+        return self.columns.flags & PRESENT > 0
+
+    def outside(self, datasets: Sequence[str]) -> Bools:
+        """Which recordings are present, and of other datasets than these."""
+        numbers = [number for number, name in enumerate(self.datasets) if name in datasets]
+        return self.present & ~np.isin(self.columns.dataset, numbers)
+
+    def by_dataset(self, rows: Bools) -> Counter[str]:
+        """The number of these recordings in each dataset."""
+        return Counter([self.datasets[code] for code in self.columns.dataset[rows].tolist()])
 
     @property
     def broken(self) -> FixedBytes:
@@ -98,88 +105,33 @@ class KnownRecordings:
 def read(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
     """The recordings that an OUT knows, from the newest part of each shard; `damaged` is called for
     each damaged part."""
-    names, newest, had = manifest.shards(out), _newest(index), _noted(out)
-    recordings = KnownRecordings(
-        names, [0.0] * len(names), [{} for _ in names], had.columns, had.noted
-    )
-    now = np.full(len(had.shards), -1, np.int32)  # the number of each noted shard
-    number_of = {name: number for number, name in enumerate(names)}
-    for then, name in enumerate(had.shards):
-        if name in number_of and newest.get(name) == had.noted.get(name):
-            now[then] = number = number_of[name]
-            recordings.seconds[number] = had.seconds[then]
-            recordings.counts[number] = had.counts[then]
-    shard = now[had.columns.shard]
-    columns = [had.columns._replace(shard=shard).where(shard >= 0)]
-    numbers = sorted({number_of[name] for name in number_of.keys() & newest} - {*now.tolist()})
-    for first in range(0, len(numbers), AT_ONCE):
-        parts = {}
-        for number in numbers[first : first + AT_ONCE]:
-            part = newest[names[number]].partition(" ")[0]
-            parts[number] = manifest.listed_in(out, names[number], part, COLUMNS, damaged)
+    names, newest = manifest.shards(out), dict[str, str]()
+    for file in index.files:
+        if file.startswith(f"{ROOT}/"):
+            _, _, shard, part = file.split("/")
+            newest[shard] = max(part, newest.get(shard, ""), key=manifest.number_of)
+    nothing = Columns(*(np.zeros(0, kind) for kind in KINDS))
+    recordings = KnownRecordings(names, [], nothing)
+    listed = [number for number, name in enumerate(names) if name in newest]
+    columns = [nothing]
+    for first in range(0, len(listed), AT_ONCE):
+        parts = {
+            number: manifest.listed_in(out, names[number], newest[names[number]], COLUMNS, damaged)
+            for number in listed[first : first + AT_ONCE]
+        }
         columns.append(note(recordings, parts))
     recordings.columns = _sorted(columns)
     return recordings
 
 
-def _newest(index: Index) -> dict[str, str]:
-    """File name and guard of the newest part of each shard."""
-    newest = dict[str, str]()
-    for file, guard in index.files.items():
-        if file.startswith(f"{ROOT}/"):
-            _, _, shard, part = file.split("/")
-            newest[shard] = max(f"{part} {guard}", newest.get(shard, ""), key=manifest.number_of)
-    return newest
-
-
-def remember(out: Path, recordings: KnownRecordings, index: Index) -> None:
-    """Note them for the next `read`. `index`: a listing of OUT's shards as they are read here. Call
-    it only while holding OUT's lock."""
-    newest = _newest(index)
-    if newest == recordings.noted:
-        return
-    about = [recordings.shards, recordings.seconds, recordings.counts, newest]
-    header = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    target = io.BytesIO()
-    np.savez(target, about=header, **recordings.columns._asdict())
-    data = target.getvalue()
-    storage.write_atomic(out / NOTED, hashlib.sha256(data).digest() + data)
-
-
-def _noted(out: Path) -> KnownRecordings:
-    """What was remembered; nothing if it is missing or damaged, which the hash before it shows."""
-    try:
-        whole = storage.read(out / NOTED)
-        if hashlib.sha256(data := whole[DIGEST:]).digest() != whole[:DIGEST]:
-            raise ValueError
-        with np.load(io.BytesIO(data)) as noted:
-            columns = Columns(*(noted[name] for name in Columns._fields))
-            about = json.loads(noted["about"].tobytes())
-        return KnownRecordings(about[0], about[1], about[2], columns, about[3])
-    except (OSError, ValueError, KeyError):
-        kinds = (entries.KEY, np.uint64, np.uint64, np.int32, np.uint8, np.uint64)
-        return KnownRecordings([], [], [], Columns(*(np.zeros(0, kind) for kind in kinds)))
-
-
 def note(recordings: KnownRecordings, parts: Mapping[int, pa.Table]) -> Columns:
-    """The columns of the rows of some shards, by number; also stores the shards' audio and counts
-    in `recordings`."""
+    """The columns of the rows of some shards, by number."""
     table = pa.concat_tables([part.select(COLUMNS) for part in parts.values()])
+    datasets = tables.coded(table["dataset"])
+    named = datasets.dictionary.to_pylist()
+    recordings.datasets += [name for name in named if name not in recordings.datasets]
+    numbers = np.array([*map(recordings.datasets.index, named)], np.int32)
     present = table["present"].to_numpy()
-    seconds, datasets = seconds_of(table), tables.coded(table["dataset"])
-    code = datasets.indices.to_numpy()
-    failed, named = table["error_code"].is_valid().to_numpy(), datasets.dictionary.to_pylist()
-    end = 0
-    for number, part in parts.items():
-        first, end = end, end + len(part)
-        rows = first + np.flatnonzero(present[first:end])
-        recordings.seconds[number] = float(seconds[rows].sum())
-        live, bad = (
-            np.bincount(code[some], minlength=len(named)).tolist()
-            for some in (rows, rows[failed[rows]])
-        )
-        counts = zip(named, live, bad, strict=True)
-        recordings.counts[number] = {name: (n, broken) for name, n, broken in counts if n}
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
     flags |= np.where(manifest.passing(table), PASSING, 0)
@@ -188,8 +140,9 @@ def note(recordings: KnownRecordings, parts: Mapping[int, pa.Table]) -> Columns:
     shard = np.repeat(np.array([*parts], np.int32), [len(part) for part in parts.values()])
     sound = pc.if_else(pc.is_null(table["error_code"]), table["content"], None)
     contents = entries.heads(sound.to_pylist())
-    hashes = batch.keys, batch.states, batch.heads
-    return Columns(*hashes, shard, flags.astype(np.uint8), contents)
+    dataset = numbers[datasets.indices.to_numpy()]
+    hashes, bits = (batch.keys, batch.states, batch.heads), flags.astype(np.uint8)
+    return Columns(*hashes, shard, bits, contents, dataset, seconds_of(table))
 
 
 def parts_of(flags: UInt8s) -> UInt8s:

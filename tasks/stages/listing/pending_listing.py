@@ -18,7 +18,7 @@ from ...recording.guard import identity
 from ...shard_store import manifest
 from ...storage import sorted_keys
 from . import entries
-from .known_recordings import LISTED, PLACE, PRESENT, merged, with_probed
+from .known_recordings import LISTED, PLACE, merged, with_probed
 from .survey import Survey
 
 
@@ -60,11 +60,8 @@ class AsListed:
         touched = {*self._places.tolist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
-        self.unchanged = {
-            name
-            for number, name in enumerate(had.shards)
-            if number not in touched and had.present(number) == counts[number]
-        }
+        touched |= {*had.columns.shard[~had.present].tolist()}
+        self.unchanged = {name for number, name in enumerate(had.shards) if number not in touched}
         self._number = {name: number for number, name in enumerate(had.shards)}
         left = np.bincount(had.columns.shard[self._absent], minlength=len(had.shards))
         self._vacated = {had.shards[number] for number in np.flatnonzero(left == counts)}
@@ -113,9 +110,9 @@ class AsListed:
 
     def faulty(self) -> Iterator[pa.Table]:
         """RECORDINGS of the shards with a recording known to be broken."""
-        for shard, counts in zip(self._had.shards, self._had.counts, strict=True):
-            if any(broken for _, broken in counts.values()):
-                yield manifest.listed(self._out, shard)
+        columns = self._had.columns
+        for number in np.unique(columns.shard[self._had.present & (columns.contents == 0)]):
+            yield manifest.listed(self._out, self._had.shards[number])
 
     def same_content(self, names: Collection[str]) -> set[str]:
         """The absent recordings among `names` whose bytes another recording has: a copy under
@@ -124,7 +121,7 @@ class AsListed:
         name_of: dict[str, set[str]] = {}
         sizes = set[int]()
         columns, absent = self._had.columns, self._absent
-        unchanged = columns.flags & PRESENT > 0  # known ones that are still listed unchanged
+        unchanged = self._had.present  # known ones that are still listed unchanged
         unchanged[absent] = False
         unchanged &= ~np.isin(columns.keys, entries.keys(row["recording"] for row in self.fresh))
         contents = {*columns.contents[unchanged & (columns.contents > 0)].tolist()}  # first 64 bits

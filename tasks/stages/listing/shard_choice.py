@@ -61,7 +61,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
         new = np.concatenate(places)
         bytes_of = np.concatenate(contents)
         had = surveyed.known  # those that are no longer in the sources, now or before
-        away = had.columns.flags & known_recordings.PRESENT == 0
+        away = ~had.present
         away |= sorted_keys.index_in(gone, had.columns.keys) >= 0
         numbers[new] = with_bytes(had, bytes_of, away)
         rest = np.flatnonzero(numbers[new] < 0)
@@ -78,8 +78,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
 def with_bytes(had: KnownRecordings, wanted: UInt64s, among: Bools | None = None) -> Int64s:
     """For each content in `wanted`, the number of the first shard with a recording of the same
     bytes; -1: none. `among`: which known recordings count; None: those in the sources."""
-    present = had.columns.flags & known_recordings.PRESENT > 0
-    columns = had.columns.where(present if among is None else among)
+    columns = had.columns.where(had.present if among is None else among)
     order = np.lexsort((columns.shard, columns.contents))
     shards = sorted_keys.value_of(columns.contents[order], columns.shard[order], wanted)
     return np.where(wanted == 0, -1, shards).astype(np.int64)
@@ -114,13 +113,10 @@ def _new_shards(
 ) -> Int64s:
     """Adds shards for new recordings; returns the number of each one's shard."""
     first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
-    known_seconds = math.fsum(had.seconds)
+    known_seconds = math.fsum(had.columns.seconds[had.present])
     groups, count = assigned(seconds, names, job.shard.hours, least(job), known_seconds)
     groups += len(had.shards)
-    for number in range(first, first + count):
-        had.shards.append(f"shard-{number:06d}")
-        had.seconds.append(0.0)
-        had.counts.append({})
+    had.shards += [f"shard-{number:06d}" for number in range(first, first + count)]
     return groups
 
 

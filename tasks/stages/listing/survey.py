@@ -118,8 +118,7 @@ def survey(
     looking.at_young()
     surveyed.fresh.close()
     surveyed.redescribed.close()
-    present = (had.columns.flags & PRESENT) > 0
-    surveyed.gone = np.flatnonzero(present & ~looking.listed)
+    surveyed.gone = np.flatnonzero(had.present & ~looking.listed)
     surveyed.absent = np.flatnonzero(~looking.listed)
     return surveyed
 
@@ -127,12 +126,9 @@ def survey(
 def as_known(had: KnownRecordings, home: Path) -> Survey:
     """The result of `survey` if the sources contain exactly what the last run listed; reads none of
     them."""
-    present = had.columns.flags & PRESENT > 0
-    surveyed = Survey(
-        had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=int(present.sum())
-    )
-    surveyed.absent = np.flatnonzero(~present)
-    return surveyed
+    reused, absent = int(had.present.sum()), np.flatnonzero(~had.present)
+    files = RowFiles(home, "listing"), RowFiles(home, "told")
+    return Survey(had, *files, reused=reused, absent=absent)
 
 
 class _Looking:

@@ -107,7 +107,7 @@ class TranscribedRows:
         rest = iter(rejections)
         while batch := list(islice(rest, AT_ONCE)):
             rows = [(n, r.reason, r.value, r.threshold, r.detail or None) for n, r in batch]
-            table = tables.of_tuples(rows, REJECTED)
+            table = pa.table(tables.columns_of(REJECTED.names, rows), schema=REJECTED)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False
             yield table

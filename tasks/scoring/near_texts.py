@@ -229,14 +229,14 @@ def _proposed(number: Int32s, value: UInt64s) -> Iterator[Int32s]:
 
 def _compared(database: DuckDBPyConnection, group: Int64s, pairs: Int32s) -> Int64s:
     """The groups after comparing these pairs of texts; a joined one gets the least number."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     one, other = np.unique(pairs.astype(np.int64), axis=1)
     near = _near(database, one, other)
     groups, index = np.unique(group[np.stack([one[near], other[near]])], return_inverse=True)
     if not len(groups):
         return group
+    from scipy.sparse import coo_array  # takes 0.2 CPU s to import; most corpora have no such texts
+    from scipy.sparse.csgraph import connected_components
+
     edges = tuple(index.reshape(2, -1))
     graph = coo_array((np.ones(len(edges[0]), np.int8), edges), (len(groups), len(groups)))
     _, part = connected_components(graph, directed=False)

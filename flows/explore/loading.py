@@ -88,9 +88,9 @@ def load(
         ) from None
     except duckdb.ConstraintException:
         raise ConfigError(f"{version}: an id occurs twice in {schema.UTTERANCES_FILE}") from None
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException, duckdb.IOException):
+        raise  # no damage of a table
     except duckdb.Error as error:
-        if isinstance(error, NO_DAMAGE):
-            raise
         raise RunError(
             f"a table of {version} cannot be read: {first_line(error)}; `uttermill verify` names "
             f"what is damaged"
@@ -103,13 +103,6 @@ def load(
         for column, kind, *_ in cursor.execute(f"DESCRIBE {name}").fetchall()
         if column not in HIDDEN + PLACE
     }
-
-
-#: DuckDB's errors that do not come from a damaged table.
-NO_DAMAGE = (
-    *(duckdb.PermissionException, duckdb.ConstraintException, duckdb.InterruptException),
-    *(duckdb.OutOfMemoryException, duckdb.IOException),
-)
 
 
 def compared(columns: Collection[str]) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ...tasks import audio, storage
 from ...tasks.base.errors import ConfigError, ItemError
 from ...tasks.base.json_types import JsonObject
-from ...tasks.base.schema import DATASET_FILE, LEDGER_FILE
+from ...tasks.base.schema import DATASET_FILE, LEDGER, LEDGER_FILE
 from ...tasks.plugins import resolve_source
 from ...tasks.recording import Ignored, Locator, Recording, Segment
 from ...tasks.settings import Source
@@ -79,15 +79,7 @@ def alone(place: Path) -> bool:
 # Somebody else's dataset as a ledger, read-only: every clip that a source lists is packaged.
 
 MOST_RECORDINGS = 2000  # recordings: the header of each is read
-SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("recording", "source_path", "dataset", "utterance")),
-        *((name, pa.float64()) for name in ("start", "end", "seconds")),
-        ("sample_rate", pa.int64()),
-        *((name, pa.string()) for name in ("outcome", "stage", "reason", "detail")),
-        *((name, pa.string()) for name in ("text", "speaker", "language")),
-    ]
-)
+SCHEMA = pa.schema([*LEDGER, ("text", pa.string()), ("speaker", pa.string())])
 
 
 def looked_at(folder: Path) -> tuple[list[JsonObject], dict[str, Locator]]:

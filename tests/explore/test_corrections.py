@@ -218,12 +218,12 @@ def test_words_and_characters_of_a_selection(
     table_of = pa.table({"item": range(len(texts)), "text": pa.array(texts, pa.string())})
     database.register("items", table_of)
 
-    def once(sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    def rows(sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
         result = database.execute(sql, list(values))
         names = [column[0] for column in result.description]
         return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
-    corpus: Any = SimpleNamespace(once=once)
+    corpus: Any = SimpleNamespace(rows=rows)
     items = Items(1, "items", {"text": Column("text")})
     chosen = query.Choice(f"item IN ({', '.join(map(str, members)) or 'NULL'})", ())
     for what, counts in (("words", words), ("characters", characters)):

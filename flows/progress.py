@@ -272,15 +272,12 @@ class Progress(Observer):
             case {"stage": str(stage), "seconds": float(seconds)}:
                 self.advance(stage, seconds)
             case {"stage": str(stage), "shard": str(shard), "left_out": float(seconds)}:
-                self._leave_out(stage, shard, seconds)
-
-    def _leave_out(self, stage: str, shard: str, seconds: float) -> None:
-        """Note audio that a shard leaves out; it reports that again after a worker's death."""
-        with self._lock:
-            standing = self._now(stage)
-            standing.left_out += seconds - self._left_out.get((stage, shard), 0.0)
-            self._left_out[stage, shard] = seconds
-            self._show(standing)
+                with self._lock:
+                    standing = self._now(stage)
+                    # A shard reports it again after a worker's death.
+                    standing.left_out += seconds - self._left_out.get((stage, shard), 0.0)
+                    self._left_out[stage, shard] = seconds
+                    self._show(standing)
 
     def _show(self, stage: Standing) -> None:
         if self._bars is None or stage.bar is None:

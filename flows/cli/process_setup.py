@@ -18,7 +18,6 @@ from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def over(code: int) -> None:
         _leave()
     for number in DEFAULTS:
         if signal.getsignal(number) is _end:
-            signal.signal(number, partial(_end_by, code))
+            signal.signal(number, lambda *_: os._exit(code))
 
 
 def _is_undecided(number: signal.Signals) -> bool:
@@ -67,10 +66,6 @@ def _is_undecided(number: signal.Signals) -> bool:
 
 def _end(number: int, frame: object) -> None:
     os._exit(128 + number)
-
-
-def _end_by(code: int, number: int, frame: object) -> None:
-    os._exit(code)
 
 
 def _leave() -> None:
@@ -167,13 +162,9 @@ class Heard:
 
     def again(self, number: signal.Signals) -> None:
         """Interrupt the main thread a moment later, unless the command has ended by then."""
-        later = threading.Timer(AGAIN_SECONDS, self._unless_over, [number])
+        later = threading.Timer(AGAIN_SECONDS, lambda: self.over or interrupt_main(number))
         later.daemon = True
         later.start()
-
-    def _unless_over(self, number: signal.Signals) -> None:
-        if not self.over:
-            interrupt_main(number)
 
 
 class _KeyboardInterrupt(KeyboardInterrupt):

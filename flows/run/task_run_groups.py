@@ -158,11 +158,18 @@ class _StageRun:
         self.done: dict[str, tuple[int, int]] = {}  # items of each shard: computed, reused
         self.error: BaseException | None = None
         self.over = threading.Event()
-        self._stage, self._count = stage, count
+        self._count = count
+
+        def ended() -> Done:
+            self.over.wait()
+            if self.error is not None:
+                raise self.error
+            computed, reused = zip(*self.done.values(), strict=True)
+            return Done(stage, "", sum(computed), sum(reused))
 
         def hold() -> None:
             try:
-                run(stage, label, self._result)
+                run(stage, label, ended)
             except BaseException as error:  # the chain of the shard raises it, too
                 log.debug("%s: %s", label, error)
 
@@ -181,13 +188,6 @@ class _StageRun:
             lacking = f"{self.lacking} of {counted(self._count, 'shard')} did not finish"
             self.error = KeyboardInterrupt() if stopped else NotBegun(lacking)
         self.over.set()
-
-    def _result(self) -> Done:
-        self.over.wait()
-        if self.error is not None:
-            raise self.error
-        computed, reused = zip(*self.done.values(), strict=True)
-        return Done(self._stage, "", sum(computed), sum(reused))
 
 
 class TaskRunObserver(Progress):

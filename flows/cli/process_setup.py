@@ -162,7 +162,12 @@ class Heard:
 
     def again(self, number: signal.Signals) -> None:
         """Interrupt the main thread a moment later, unless the command has ended by then."""
-        later = threading.Timer(AGAIN_SECONDS, lambda: self.over or interrupt_main(number))
+
+        def interrupt() -> None:
+            if not self.over:
+                interrupt_main(number)
+
+        later = threading.Timer(AGAIN_SECONDS, interrupt)
         later.daemon = True
         later.start()
 

@@ -11,6 +11,7 @@ The metadata of an annotation's column are `annotation` (its kind), `rate` (of a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,6 @@ from ..base.schema import (
     LABELLED_TURN,
     REFERENCE_WORDS,
     UTTERANCES,
-    AnyRow,
     TranscriptRow,
     WordRow,
 )
@@ -70,6 +70,7 @@ PCM_COLUMNS = (
 )
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # filled in by the layout
 WORDS = "words"
+Row = dict[str, Any]  # of one clip
 #: Columns that exist without `package.publish`, and their names there; `turns` only if clips hold
 #: several turns.
 PRESENT = {"word_times": WORDS, "turns": "turns"}
@@ -150,7 +151,7 @@ def rows_of(view: ShardView, utterances: Sequence[Utterance], facts: pa.Table) -
     copied = [name for name in HEARD if name not in by_text]
     hides, talks, declared = hidden.hides(job), turns_kept(job), annotated.of_job(job)
     spoken, voices = _spoken(job), dict[str, dict[str, bytes]]()
-    rows, packaged = list[AnyRow](), list[bool]()
+    rows, packaged = list[Row](), list[bool]()
     for u in utterances:
         row = _of_cut(view.shard, u)
         packaged.append(u.outcome.outcome == "packaged")
@@ -170,7 +171,7 @@ def rows_of(view: ShardView, utterances: Sequence[Utterance], facts: pa.Table) -
     return pa.table(columns, schema=schema)
 
 
-def _of_cut(shard: str, u: Utterance) -> AnyRow:
+def _of_cut(shard: str, u: Utterance) -> Row:
     """What is known once an utterance is cut, so that pending ones have it, too: with their length
     and rate before resampling, and the recipe of their PCM."""
     recording, row = u.recording, u.transcript
@@ -197,9 +198,9 @@ def _of_cut(shard: str, u: Utterance) -> AnyRow:
     }
 
 
-def _of_pcm(view: ShardView, u: Utterance) -> AnyRow:
+def _of_pcm(view: ShardView, u: Utterance) -> Row:
     """Where the PCM of a packaged clip and of those beside it is, and what it holds."""
-    row: AnyRow = {}
+    row: Row = {}
     if (pcm := u.packed) is not None:
         is_enhanced = pcm["audio"] == u.enhanced
         row |= {"num_samples": pcm["num_samples"], "sample_rate": pcm["rate"]}
@@ -212,21 +213,21 @@ def _of_pcm(view: ShardView, u: Utterance) -> AnyRow:
     if not u.muted:
         return row
     # `sha256` is the hash of the published PCM; MUTED_COLUMNS have those of the stored PCM.
-    names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
-    for clip, (name, stored) in zip((pcm, u.beside), names, strict=True):
+    hashes = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
+    for clip, (name, stored) in zip((pcm, u.beside), hashes, strict=True):
         if clip is not None:
             silenced = hidden.silenced(blobs.read(view.job.out, view.shard, clip), u.muted)
             row |= {name: blobs.sha256(silenced), stored: clip["sha256"]}
     return row | {"muted": u.muted}
 
 
-def _of_texts(view: ShardView, u: Utterance, hides: bool, talks: bool) -> AnyRow:
+def _of_texts(view: ShardView, u: Utterance, hides: bool, talks: bool) -> Row:
     """Its texts; `hides`: whether the job masks any; `talks`: whether clips hold several turns."""
     job, language = view.job, _heard(u)["language"]
     most = hidden.most_places(job, u, str(u.texts["text"])) if hides else 0
     aligned = _reference_words(job, u, most)
     clip = _published(job, u, hides, most, aligned.get("reference_words") or ())
-    row: AnyRow = {
+    row: Row = {
         "text": clip.text,
         text_values.SOURCE: u.texts[text_values.SOURCE],
         "normalised": clip.normalised,
@@ -278,7 +279,7 @@ def _published(
     return clip if text == clip.text else clip._replace(text=text)
 
 
-def _reference_words(job: Job, u: Utterance, most: int) -> AnyRow:
+def _reference_words(job: Job, u: Utterance, most: int) -> Row:
     """The columns REFERENCE_WORDS: times of the words of the source's text, and the mean
     probability of their alignment."""
     if u.aligned is None:
@@ -367,11 +368,11 @@ def _annotations(
     declared: Iterable[annotated.Declared],
     spoken: Sequence[str],
     voices: dict[str, dict[str, bytes]],
-) -> AnyRow:
+) -> Row:
     """The values of a clip's annotations, except filters' labels, which are stored as measures.
     `spoken`: those by a diarizer's turns; `voices`: of recordings, as far as they were asked
     for."""
-    values: AnyRow = {}
+    values: Row = {}
     for one in declared:
         if one.kind.large and one.name in view.job.package.publish:
             values[one.name] = annotated.value_of(one, u)

@@ -70,11 +70,6 @@ class HeldOut(NamedTuple):
         return state.hexdigest()
 
 
-def names(job: Job) -> list[str]:
-    """The name of each set of `package.exclude`: as given, or after its path."""
-    return [str(one.options.get("name") or Path(one.path).stem) for one in job.package.exclude]
-
-
 def described(test_set: HeldOut, clips: int) -> HeldOutSet:
     """A set for dataset.json; `clips`: how many were dropped for it."""
     texts = test_set.items["item"].filter(test_set.items["high"].is_valid())
@@ -144,11 +139,14 @@ def states(job: Job) -> list[str]:
 
 
 def read(job: Job, heard: bool = True) -> list[HeldOut]:
-    """All sets, in the order of the settings; without `heard`, only what their sources state."""
-    return [
-        HeldOut(name, _items(job, one, name, f"package.exclude.{number}", heard), one.voice_cosine)
-        for number, (one, name) in enumerate(zip(job.package.exclude, names(job), strict=True))
-    ]
+    """All sets, in the order of the settings, each named as given, or after its path; without
+    `heard`, only what their sources state."""
+    sets = []
+    for number, one in enumerate(job.package.exclude):
+        name = str(one.options.get("name") or Path(one.path).stem)
+        items = _items(job, one, name, f"package.exclude.{number}", heard)
+        sets.append(HeldOut(name, items, one.voice_cosine))
+    return sets
 
 
 def write(test_set: HeldOut, path: Path) -> None:

@@ -24,14 +24,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count as counting
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...base.arrays import Bools, Float32s, Float64s, Int32s, UInt64s
-from ...base.schema import SPEAKERS, AnyRow, RecordingRow
+from ...base.schema import SPEAKERS, RecordingRow
 from ...recording.names import speaker_over_all
 from ...recording.turns import Turn
 from ...shard_store.cuts import segments_of
@@ -57,10 +57,20 @@ HOW = b"linked"  # key of the table's metadata for the threshold and the diarize
 VoiceTables = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
 
 
-def voices_in(view: ShardView) -> list[AnyRow]:
+class VoiceRow(TypedDict):
+    """A row of VOICES."""
+
+    recording: str
+    number: int
+    content: str
+    seconds: float
+    vector: bytes
+
+
+def voices_in(view: ShardView) -> list[VoiceRow]:
     """The voices (VOICES) of a shard's recordings, whatever the outcome of their utterances. A
     recording has none if its source names a speaker of it."""
-    voice_rows = list[AnyRow]()
+    voice_rows = list[VoiceRow]()
     for recording in view.processed:
         cut = view.cut_of(recording)
         segments = segments_of(recording) or ()
@@ -72,7 +82,7 @@ def voices_in(view: ShardView) -> list[AnyRow]:
     return voice_rows
 
 
-def voices_of_turns(recording: RecordingRow, turns: tuple[Turn, ...], rate: int) -> list[AnyRow]:
+def voices_of_turns(recording: RecordingRow, turns: tuple[Turn, ...], rate: int) -> list[VoiceRow]:
     """The voices of one recording (VOICES), each with the mean of its turns' embeddings, weighted
     by duration and scaled to length 1. `turns` are in samples at `rate` Hz; those named by the
     source count as speech but have no embedding."""

@@ -4,7 +4,7 @@ row by row."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
@@ -118,7 +118,7 @@ def of_annotations(table: Path) -> dict[str, json_types.JsonObject]:
             declared[field.name] = {**about, **rate}
     names = [name for name, about in declared.items() if about["kind"] == "label"]
     rows = tables.row_groups(table, [*names, *LABEL_COLUMNS[1:]]) if names else ()
-    for row in of_labels(rows, names, lambda part, name: part[name]) if names else ():
+    for row in of_labels(rows, names) if names else ():
         hours = {name: value for name, value in row.items() if name != "label"}
         declared[row["label"]].setdefault("values", []).append(hours)
     return declared
@@ -147,26 +147,20 @@ def of_personal_data(table: Path) -> dict[str, int]:
     return counts
 
 
-def _stated(part: pa.Table, name: str) -> pa.ChunkedArray:
-    return pc.map_lookup(part["labels"], name, "first")
-
-
-def of_labels(
-    parts: Iterable[pa.Table],
-    names: Sequence[str],
-    values_of: Callable[[pa.Table, str], pa.ChunkedArray] = _stated,
-) -> list[json_types.LabelHours]:
+def of_labels(parts: Iterable[pa.Table], names: Sequence[str]) -> list[json_types.LabelHours]:
     """For each of these labels, the LARGEST values by hours, descending. `parts`: the version's
-    utterances (LABEL_COLUMNS), divided in any way; `values_of`: gives a label's column."""
+    utterances (LABEL_COLUMNS, or columns of the labels in place of `labels`), divided in any
+    way."""
     sums = []
     for part in parts:
         counted = _counted(part)
         for name in names:
-            values = values_of(part, name)
+            stated = "labels" in part.column_names
+            values = pc.map_lookup(part["labels"], name, "first") if stated else part[name]
             labelled = counted.append_column("value", values)
             labelled = labelled.append_column("label", pa.array([name] * len(part)))
-            stated = labelled.filter(pc.is_valid(values))
-            sums.append(summary.sums_by(stated, LABEL_KEYS, SUMMED))
+            known_values = labelled.filter(pc.is_valid(values))
+            sums.append(summary.sums_by(known_values, LABEL_KEYS, SUMMED))
     rows = summary.hours_by(
         summary.sums_by(pa.concat_tables(sums), LABEL_KEYS, SUMMED), "label", "value"
     )

@@ -52,7 +52,7 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     for (use, split), counts in _count(version, limits).items():
         reader, (clips, foreign, *all_dropped) = limits[use], counts.tolist()
         bounds = zip(reader.bounds, all_dropped, strict=True)
-        drops = [
+        drops: list[tuple[str, float | None, int, str]] = [
             ("language", None, foreign, _other_language(use, split, reader, foreign, clips)),
             *(
                 (b.setting, b.limit, n, _sentence(use, split, reader, b, n, clips, segmenter))

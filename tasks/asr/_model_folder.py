@@ -1,7 +1,5 @@
 """Models in a folder: the identity of their files, and what their card says."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable

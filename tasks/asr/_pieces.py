@@ -1,7 +1,5 @@
 """Clips for engines with a limited input length: cut at the quietest place, batched, and joined."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ Tokens are likeliest in the middle of their sounds, so a word begins and ends `B
 them, and no further than halfway to its neighbour.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

@@ -7,8 +7,6 @@ Texts are the likeliest token of each frame, repetitions and blanks left out. Th
 (`_words.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property

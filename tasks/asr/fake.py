@@ -4,8 +4,6 @@ For tests, dry runs and the README. Equal samples give equal text in any batch; 
 gives another text. Its rows pass every default rule on text.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 

@@ -5,8 +5,6 @@ without a reference has an empty text, which the rule `empty_text` drops unless 
 from `transcribe.verdicts`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ..settings import StageSettings

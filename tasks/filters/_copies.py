@@ -14,8 +14,6 @@ A clip contained in a longer one is not a copy of it, as its duration differs. T
 depend on the order of the rows, as long as they are ranked alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ For clips of up to `KEPT_SECONDS` they are computed once and cached on the clip;
 they are computed block by block, so that memory does not grow with the length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ paired. So the time is O(n log n). Keys are processed in parts, so that memory h
 of one part, and those that agree.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..base.arrays import Float32s, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s

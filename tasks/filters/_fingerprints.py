@@ -21,8 +21,6 @@ Layout, little-endian: 28 bytes, 2 per frame and 6 per anchor:
     per anchor, in order of time, three uint16: low and high half of its key, its frame
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import tempfile

@@ -5,8 +5,6 @@ letters if that is higher: 1 if all were heard and nothing else. Null for uttera
 cut by their text.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 

@@ -15,8 +15,6 @@ was just below the old limit: up to 4.8 kHz by FFmpeg or SciPy, 5.6 by torchaudi
 interpolation is not detected; `effective_rate` sees both. The formula is this project's own.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import repeat
 

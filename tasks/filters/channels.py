@@ -1,7 +1,5 @@
 """Number of channels of the recording."""
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 

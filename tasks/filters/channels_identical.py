@@ -6,8 +6,6 @@ are unrelated, or only one is not silent. 0: they cancel, so that the mono mean 
 one channel and for silence.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 from ._derived import levels

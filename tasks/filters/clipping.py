@@ -6,8 +6,6 @@ touches its extreme once or twice. Channels that do not go into the mix, such as
 judged. Extremes below `MIN_LEVEL` are ignored, as silence also has equal samples.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..audio import Clip

@@ -6,8 +6,6 @@ with voice detection leave it out; segments of a source, and clips that are whol
 hold much of it.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..audio.channels import LOUDER
 from ..settings import StageSettings, Threshold

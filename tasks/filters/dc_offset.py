@@ -3,8 +3,6 @@
 The worst channel counts, so that offsets of opposite sign do not cancel.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 from ._derived import levels

@@ -5,8 +5,6 @@ only hiss far below the others. Digital silence counts as -200 dBFS. Null for on
 are silent (see `silence`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..audio import Clip

@@ -7,8 +7,6 @@ fault is unknown, everything after it counts as damaged. Formats without checksu
 (WAV, AAC) show only what breaks their decoder, or contradicts the lengths in their headers.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 

@@ -5,8 +5,6 @@ An offset is the time from one person's turn to the next one's, below 0 where th
 without diarization, and where nobody speaks.
 """
 
-from __future__ import annotations
-
 from statistics import median
 
 from ..audio import Clip

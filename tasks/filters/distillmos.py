@@ -11,8 +11,6 @@ it.
 Null for a clip without samples, or with samples that are not finite.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from typing import Literal

@@ -4,8 +4,6 @@ The difference is that of the whole recording, the same for each of its utteranc
 header gives no length.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 

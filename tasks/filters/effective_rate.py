@@ -16,8 +16,6 @@ at 8 kHz gives 16 kHz, as upsampled audio does. Null where `bandwidth` is. The f
 project's own.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import repeat
 

@@ -1,7 +1,5 @@
 """Size of the utterance's encoded recording, in bytes."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

@@ -12,8 +12,6 @@ A clip shorter than a block is one block of its own length. If every block is be
 result is -70, so that limits apply to silence, too.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

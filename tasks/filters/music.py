@@ -17,8 +17,6 @@ music, the level is 3 dB high. Null is the share of samples that are not finite,
 without music, or with less than 0.2 s of pauses or of speech.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import repeat
 

@@ -13,8 +13,6 @@ would spoil every mean over the column), fewer than 512 samples, samples that ar
 null above 600 s, where the spectrogram would not fit in memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache

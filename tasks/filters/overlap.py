@@ -3,8 +3,6 @@
 Null without diarization.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..recording import turns
 from ..settings import StageSettings, Threshold

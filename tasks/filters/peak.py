@@ -3,8 +3,6 @@
 Digital silence is -200. This is not a true peak: peaks between samples are not measured.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 from ._derived import decibels, levels

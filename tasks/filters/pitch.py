@@ -13,8 +13,6 @@ Median and range are null for less than 0.2 s of voice. A second voice, music or
 the voice where it is the louder one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -16,8 +16,6 @@ and music under the speech, look like reverberation. Null for less than a second
 or samples that are not finite.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

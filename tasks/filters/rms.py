@@ -4,8 +4,6 @@ Full scale is 1, so a full-scale sine is -3.01 (0 by AES17). Pauses and a consta
 Digital silence throughout is -200.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 from ._derived import decibels, levels

@@ -4,8 +4,6 @@ The column is not called `sample_rate`, which is the rate of the packaged audio.
 uses the rate is another question: see `bandwidth`.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 

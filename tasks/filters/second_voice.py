@@ -6,8 +6,6 @@ speaks too, over the time of all turns. `speakers.max_second_voice` has already 
 parts out of clips. Null without diarization, and where its turns have no such probabilities.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..recording import turns
 from ..settings import StageSettings, Threshold

@@ -5,8 +5,6 @@ A frame is silent if its RMS over all channels is below `threshold_db` (dBFS), o
 makes sure that an utterance of silence alone has no "loud" frames.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -16,8 +16,6 @@ Not seen: noise that comes and goes (a bark, a second voice), and reverberation.
 0.2 s of speech, or samples that are not finite.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import repeat

@@ -14,8 +14,6 @@ likeliest class. An event is a run of windows, each by its middle, in which a gr
 Null for samples that are not finite.
 """
 
-from __future__ import annotations
-
 from itertools import groupby
 
 import numpy as np

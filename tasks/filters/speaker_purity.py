@@ -6,8 +6,6 @@ less alike, so a limit of 0.3 drops a few of them, too. Null for utterances belo
 samples that are not finite.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

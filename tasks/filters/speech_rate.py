@@ -14,8 +14,6 @@ Null for less than half a second of speech, or samples that are not finite. Its 
 README of this folder.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import fft, signal
 

@@ -5,8 +5,6 @@ speech if its probability is at least `threshold`. The model's state starts at t
 sample, not the recording's.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

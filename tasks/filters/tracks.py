@@ -4,8 +4,6 @@
 one of them. The format `duplex` sets this filter. Null without diarization.
 """
 
-from __future__ import annotations
-
 from ..audio import Clip
 from ..settings import StageSettings, Threshold
 

@@ -10,8 +10,6 @@ are not finite, and without an example.
 which `package.exclude` compares the voices of test sets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path

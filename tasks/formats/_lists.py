@@ -1,8 +1,6 @@
 """For lists over all shards: the published rows, shard by shard, without loading all of them; and
 `<format>/<split>/data.list`, the path of each shard's main file in the version, one a line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from pathlib import Path

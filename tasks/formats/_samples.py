@@ -9,8 +9,6 @@ comes from, who speaks, and its measures. With `package.audio: both`, `audio_enh
 enhanced clip.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Sequence
 

@@ -1,8 +1,6 @@
 """Formats that are tables: the columns beside the audio, and the rows of a row group; and a clip's
 measures, by which a trainer filters or weighs. This module imports every plug-in that measures."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa

@@ -7,8 +7,6 @@ The words are those of the source's text (`transcribe.reference_words`), else th
 it: ask for another format beside it. `uttermill list --format ctm` prints all lines of a split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -11,8 +11,6 @@ SPEAKER_MAIN; the right is SPEAKER_OTHER. `_clips` says who is on the left; `swa
 the right. A turn whose words have no times is one entry, its text; so is a clip without turns.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

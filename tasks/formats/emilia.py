@@ -11,8 +11,6 @@ speaker is known, it is `SPEAKER_00` here, the name that Emilia gives the first 
 `<name>` is the end of dataset and path, and a hash of them: another recording never has it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

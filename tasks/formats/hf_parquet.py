@@ -11,8 +11,6 @@ speaker, `channel`. Names do not tell how many files there are, so that a versio
 them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

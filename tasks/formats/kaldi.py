@@ -9,8 +9,6 @@ text are left out of the lists, since Kaldi has no place for them; its `extract-
 those up to 0.1 s unless told otherwise.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

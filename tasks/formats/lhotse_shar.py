@@ -19,8 +19,6 @@ is a backchannel. With `tracks`, cuts are `MultiCut`s of two channels, and each 
 of its speaker. JSON is ASCII: Lhotse opens it in the encoding of the locale.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ litdata/<split>/index.json         the chunks of the split
 imports PyTorch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

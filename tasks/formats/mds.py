@@ -8,8 +8,6 @@ mds/<split>/index.json             the shards of the split
 from wherever `remote` says. Nothing here needs the library, which imports PyTorch.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Sequence
 from functools import partial

@@ -10,8 +10,6 @@ are those of NeMo's `convert_to_tarred_audio_dataset.py`. Its `metadata.yaml` is
 training does not read it, and it holds the time of day.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -10,8 +10,6 @@ of an entry, so braces in them are doubled. A clip without a named speaker has t
 `unknown`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

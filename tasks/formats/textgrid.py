@@ -9,8 +9,6 @@ for a millisecond shares the interval of the one before it, since Praat has none
 There is no audio in it: ask for another format beside it, such as `wenet_raw`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

@@ -15,8 +15,6 @@ Its SQLite index, which only random access by key needs (auxiliary data, `energo
 by `energon prepare`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import partial

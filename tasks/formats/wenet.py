@@ -14,8 +14,6 @@ wenet/units.txt                      characters of train's texts, for WeNet's ch
 WeNet splits a line at white space, so no other kind of blank can be a unit: it becomes `<unk>`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial

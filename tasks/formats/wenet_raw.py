@@ -6,8 +6,6 @@ wenet_raw/<split>/data.list                 {"key", "wav", "txt"} a line, `wav` 
 wenet_raw/units.txt                         characters of train's texts, for the char tokenizer
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ left in OUT are reused, the others are gathered there. Utterances that are still
 pending, and count in weights, hours per speaker and splits as if they were packaged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

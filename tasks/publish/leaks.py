@@ -5,8 +5,6 @@ leaks. Near-equal texts count as equal, as for splits. With `package.leaks_by_vo
 unknown speaker shares one with clips of the same voice, by average linkage of their embeddings.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -13,8 +13,6 @@ were grouped into shards. No call holds the rows of the corpus in memory: `gathe
 of bytes per clip, and DuckDB sorts the tables within `package.memory`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Sequence

@@ -3,8 +3,6 @@
 `uttermill.load` opens one. It only reads, and needs neither Prefect nor the sources.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass

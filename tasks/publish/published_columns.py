@@ -8,8 +8,6 @@ The metadata of an annotation's column are `annotation` (its kind), `rate` (of a
 `published` if formats hold the column, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The meaning of each reason in a version: of rules, the limits that give it, with their values and
 what they measure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Refuses a version that would hide a fault: missing recordings, many failures, no clips."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ reads these rows replaces that name by the speaker's name across recordings.
     speakers.parquet    the speaker of each voice of each recording (`corpus.identities`)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path

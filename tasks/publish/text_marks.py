@@ -6,8 +6,6 @@ word whose middle comes after the event's start, if the times of words are known
 `normalised` has no marks.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ shards, the code and the inputs of `package` are those of the last run, the newe
 date.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The rule for languages without their own, and the last step of most others."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -5,8 +5,6 @@ texts are aligned one after the other into a row of slots, in each of which ever
 or none; each slot goes to the word that most texts have, and on a tie to the earlier text's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import combinations

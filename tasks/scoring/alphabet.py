@@ -1,7 +1,5 @@
 """The tokens of a CTC model, and texts spelled with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

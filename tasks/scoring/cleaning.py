@@ -11,8 +11,6 @@ that are not words, or words that they could not understand. A text of such mark
 reference; beside words, marks of sounds are removed.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -13,8 +13,6 @@ frames, and the choices within a block are recomputed from them on the way back 
 "Reduced space sequence alignment").
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

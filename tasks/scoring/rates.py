@@ -9,8 +9,6 @@ would bring a wrong rule (`language_of`). Values derived from stored texts carry
 language of their rule.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import NamedTuple

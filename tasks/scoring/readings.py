@@ -15,8 +15,6 @@ text without that distinction (all capitals, or none) tokens count if the other 
 letters in capitals, and those without a vowel ("tv") in any case.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache

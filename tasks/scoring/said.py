@@ -12,8 +12,6 @@ a word of its own; the sign of a unit or a currency is. Languages for which CLDR
 counted as if they were English.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

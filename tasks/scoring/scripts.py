@@ -1,7 +1,5 @@
 """The scripts that languages are written in."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections import Counter
 from functools import cache

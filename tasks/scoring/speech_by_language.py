@@ -1,7 +1,5 @@
 """How much speech of each source is in each language, by what a recogniser detects in its clips."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pyarrow as pa

@@ -9,8 +9,6 @@ finds 99.7 % of those that share 0.75, 98 % at 0.7 (one word in eleven differs),
 0.55 and 0.7 % at 0.5.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Segmenters cut one recording, streamed in blocks, into spans. Their contract is
 `tasks.plugins.contracts.segmenters`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..base.arrays import Float32s

@@ -8,8 +8,6 @@ middle between two and GROW_S at most, since a diarizer's edges are no better th
 speech is left out (`turn_edge`).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable

@@ -14,8 +14,6 @@ In: probability, level and samples of each 32 ms window. Out: regions as (start,
 Memory: levels and samples at 16 kHz of about the last 20 s.
 """
 
-from __future__ import annotations
-
 from typing import Self
 
 import numpy as np

@@ -19,8 +19,6 @@ overlap, the pieces of the later one wait for the earlier one to end, and so do 
 `tasks/stages/cutting.py` keeps.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence

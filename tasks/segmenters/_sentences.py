@@ -1,7 +1,5 @@
 """Where sentences end: in a text, among words that have times, and in the pauses of a recording."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

@@ -7,8 +7,6 @@ becomes an utterance with its own text. Speech that is not in the text is `unseg
 utterance of no samples at that place, which is dropped as `not_in_audio`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace

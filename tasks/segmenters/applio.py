@@ -13,8 +13,6 @@ window and a pause of up to twice `max_sil_kept_ms`, whatever the length of the 
 silence at the start, as much as `tasks/stages/cutting.py` keeps.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence

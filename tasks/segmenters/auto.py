@@ -1,7 +1,5 @@
 """The source's segments if there are any; else short recordings whole, long ones as by `vad`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pydantic import Field

@@ -10,8 +10,6 @@ without turns (`no_turns`).
 One pass; memory for about `max_seconds`.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ One pass; memory for about `max_seconds` + 20 s, whatever the length of the reco
 With `merge: emilia`, the rules of Emilia-Pipe apply instead (`_emilia.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal

@@ -1,7 +1,5 @@
 """The recording is one utterance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..recording import Segment

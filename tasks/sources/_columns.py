@@ -1,8 +1,6 @@
 """Recognises what the columns of a table, or the keys of a list, hold, by names and by values:
 texts, speakers, channels …; and what a source reports of them before it is read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated

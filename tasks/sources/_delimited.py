@@ -2,8 +2,6 @@
 A cell in quotes may hold the separator and line ends; any other quote is an ordinary character, so
 that a stray one breaks nothing."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections import Counter, deque

@@ -2,8 +2,6 @@
 folder; and the container files (tar, Parquet) of a source: one, a glob, or a folder of any
 depth."""
 
-from __future__ import annotations
-
 import glob
 import math
 import os

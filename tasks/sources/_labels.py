@@ -1,7 +1,5 @@
 """Labels that a source keeps of a recording or a segment: an emotion, a gender, an accent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 

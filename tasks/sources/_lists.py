@@ -2,8 +2,6 @@
 understood, or that names something unusable, becomes a `Recording` with an `error`, so it counts in
 the failed fraction. `Ignored` is only for lines that are left out on purpose."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Paths that settings and lists name: checked, resolved, and kept inside the source's own store."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import posixpath

@@ -2,8 +2,6 @@
 mark, valid UTF-8, and UTF-16 of mostly ASCII without a mark (every other byte is zero) are certain.
 Encodings with one byte a letter (CP1251) or two (GBK) fit almost any bytes."""
 
-from __future__ import annotations
-
 import codecs
 
 from ..base.errors import ItemError

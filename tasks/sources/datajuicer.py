@@ -1,8 +1,6 @@
 """Data-Juicer's JSONL: `{"text": "<__dj__audio>hello<|__dj__eoc|>", "audios": ["a.wav"]}`. A sample
 with several audios becomes several recordings, without its text, which belongs to none of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

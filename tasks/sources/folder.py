@@ -5,8 +5,6 @@ tree are followed; a link to a folder in it is ignored, so that adding one never
 recording. Links out of the tree are followed only with `follow_links`, and visit no folder twice.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import re

@@ -6,8 +6,6 @@ audio is read only in row groups that mix both. A text of more than 1 MB fails i
 claims of a file fail its rest, before memory is allocated for them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -9,8 +9,6 @@ columns by setting.
 A length without a start means a span from 0, as in NeMo; if it is the file's own, the whole file.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ With `segments`, a recording carries its utterances; one without any carries an 
 Kaldi does not use it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

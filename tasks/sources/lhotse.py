@@ -9,8 +9,6 @@ Each supervision is a segment, and a cut without any is one itself. Shar folders
 `custom` of the cut: the first of these that has the name.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections import ChainMap

@@ -1,8 +1,6 @@
 """A table of recordings with their texts: CSV or TSV with any names of columns, or a folder in the
 layout of a known corpus. A layout's folder is local; a table may be a URL."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

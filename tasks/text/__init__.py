@@ -3,8 +3,6 @@
 Their contract is `tasks.plugins.contracts.text`.
 """
 
-from __future__ import annotations
-
 from ..plugins.contracts.base import Rows
 from ..plugins.contracts.text import ScoredTranscript, words
 from ..plugins.rules import Allowed, Limit, Rejection, Rule, Within

@@ -7,8 +7,6 @@ A separate process, because the library is GPL-3 and must not be linked into utt
 its crash must not end a worker.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -5,8 +5,6 @@ script has no spaces; each rate is edits over the longer text. Null with a singl
 never rejected. Limits may differ by language (`by_language`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ..scoring import UNSPACED_CHARACTER, agreement

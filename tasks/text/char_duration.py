@@ -8,8 +8,6 @@ Emilia's quartiles are per recording (`per: recording`); the default is per lang
 with at least `min_group` utterances, and its bounds are frozen when the first version is published.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Literal

@@ -8,8 +8,6 @@ morae, up to 12. Shorter clips count as one second. The text of a reference is j
 recogniser ran, which may confirm it.
 """
 
-from __future__ import annotations
-
 import re
 
 from . import Exemption, ScoredTranscript, Threshold

@@ -5,8 +5,6 @@ Before that, the recogniser has transcribed again the speech that its text misse
 reference. The detail of a text with a hole says where in the clip it begins.
 """
 
-from __future__ import annotations
-
 from . import Exemption, Limit, Rule, Threshold
 
 

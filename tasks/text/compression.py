@@ -4,8 +4,6 @@ Bytes of UTF-8 over bytes of its zlib stream. Whisper takes more than 2.4 for a 
 2022, arXiv 2212.04356, section 4.5). Texts of a few words never come near it: see `repetition`.
 """
 
-from __future__ import annotations
-
 from . import Exemption, Limit, Rule, Threshold
 
 

@@ -13,8 +13,6 @@ context, and a single word in a window of 30 s looks like silence. A long clip w
 little: that is often noise.
 """
 
-from __future__ import annotations
-
 from math import log
 
 from . import Exemption, ScoredTranscript, Threshold

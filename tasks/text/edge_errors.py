@@ -6,8 +6,6 @@ Characters are words if a script has no spaces. Null without a reference, and if
 word in common. Not among the defaults: small recognisers also leave out a short first word.
 """
 
-from __future__ import annotations
-
 from rapidfuzz.distance import Levenshtein
 
 from ..scoring import spoken, words

@@ -1,7 +1,5 @@
 """Drops utterances with an empty text, or with a reference that holds no words (`[inaudible]`)."""
 
-from __future__ import annotations
-
 from . import Limit, Rule, StageSettings, Threshold
 
 

@@ -9,8 +9,6 @@ reference so short (one word, or four characters without spaces) that one mishea
 it.
 """
 
-from __future__ import annotations
-
 from ..scoring import UNSPACED_CHARACTER, said
 from . import Limit, Rule, ScoredTranscript, StageSettings, Threshold, words
 

@@ -25,8 +25,6 @@ misheard may have good scores, but when it is heard slower it is often another o
 (`tasks/asr/_whisper/short_clips.py`).
 """
 
-from __future__ import annotations
-
 from math import exp, log
 
 from . import Limit, Rule, ScoredTranscript, StageSettings, Threshold, Within

@@ -6,8 +6,6 @@ was not sure. A repeated phrase counts like a single one. Texts of references ar
 phrases are in `hallucinations.txt`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files

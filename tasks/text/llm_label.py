@@ -7,8 +7,6 @@ model gets the clip, too. A second model may be asked the same: `llm_label_agree
 of questions that both answer alike.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing

@@ -4,8 +4,6 @@ Mean log-probability of a token, in nats. Whisper decodes a window again if it i
 (Radford et al. 2022, arXiv 2212.04356, section 4.5): each token had one chance in e on average.
 """
 
-from __future__ import annotations
-
 from . import Exemption, Limit, Rule, Threshold
 
 

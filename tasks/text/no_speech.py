@@ -7,8 +7,6 @@ It also drops the few words that are recognised in minutes of noise: all of a re
 or more with less detected speech than `min_recording_speech`, unless the source gives its segments.
 """
 
-from __future__ import annotations
-
 from . import Exemption, Limit, Rule, Threshold, sure
 
 

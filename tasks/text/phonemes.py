@@ -12,8 +12,6 @@ The library runs in a process of its own, 0.4 ms a sentence. Needs
 `pip install 'uttermill[phonemes]'`.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import re

@@ -10,8 +10,6 @@ where. Checkpoints in OUT (`manifests`, `audio`) keep the original.
 install 'uttermill[pii]'`. Not among the defaults.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal

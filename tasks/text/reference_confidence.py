@@ -5,8 +5,6 @@ it, on a scale of its own: look at the report's chart before you choose a limit.
 without a source's text, or whose text was not aligned, is never rejected.
 """
 
-from __future__ import annotations
-
 from . import ScoredTranscript, StageSettings, Threshold
 
 DOUBTFUL = 0.1

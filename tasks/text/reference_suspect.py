@@ -6,8 +6,6 @@ twice. OLMoASR (Ngo et al. 2025, arXiv 2508.20869) found such rules useful for c
 Not among the defaults: texts of whole corpora, such as LibriSpeech, are in capitals on purpose.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ near-equal ones, of which one word in eleven differs, count as one (`tasks.scori
 Published clips stay first, then the first ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

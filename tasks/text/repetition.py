@@ -5,8 +5,6 @@ in a row; people say "no, no, no", rarely "no" five times. The measure is the sh
 words within its longest loop: 0 without a loop, 1 for nothing but a loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from . import Exemption, ScoredTranscript, Threshold

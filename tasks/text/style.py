@@ -7,8 +7,6 @@ scripts differ. They are frozen when the first version is published, those of a 
 `min_group` utterances. It drops nothing; limits are set on the measures themselves.
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Iterable, Mapping
 from typing import Self

@@ -8,8 +8,6 @@ of 137 digits and commands with silence before them, the same word twice was up 
 likely as once; where it was said twice, 3.5 times ("yeah yeah"), or once was not among the texts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

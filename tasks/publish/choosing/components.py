@@ -6,8 +6,6 @@ and each row connects its own three. Texts are nodes too; `text_splits.py` conne
 are columns; names (of ids, speakers, recordings, texts) do not fit in memory and are in a database.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The input of splits, weights and hours per speaker: some tens of bytes a clip in memory, names in
 temporary files."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import ExitStack
 from pathlib import Path

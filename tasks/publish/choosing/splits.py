@@ -17,8 +17,6 @@ half of all hours.
 The result does not depend on the order of the rows; time grows with n log n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -12,8 +12,6 @@ dropped:
   5 % for dev, texts of 5 % of dev's time stay in dev and are dropped from train.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...base.arrays import Bools, Float64s, Int32s, Int64s

@@ -4,8 +4,6 @@ Every filter and text plug-in that defines `reject` (`tasks.plugins.contracts.ba
 part, in the order of the settings; each sees which rows the earlier ones kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pyarrow as pa

@@ -5,8 +5,6 @@ list of texts; or a file of hashes, which `write` makes of another set, and from
 nor sound can be heard or read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,8 +15,6 @@ content have the same voices. The result does not depend on the order of voices.
 Memory holds about 60 bytes a voice; embeddings and names of recordings are in temporary files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

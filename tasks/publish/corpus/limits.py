@@ -6,8 +6,6 @@ a fact that it needs is not computed yet, the outcome is pending. `uttermill wha
 prints it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ These rejections are entered into the outcomes that the shards already have: dec
 would cost as much as the first time, and weights affect every shard.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial

@@ -1,8 +1,6 @@
 """A version's hours, durations, speakers, labels and conversations, computed over columns, never
 row by row."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby

@@ -7,8 +7,6 @@ values as in https://huggingface.co/docs/hub/datasets-cards, identifiers of lice
 https://huggingface.co/docs/hub/repositories-licenses.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Reads columns of `utterances.parquet` a row group at a time, so that memory does
 version. Each warning names a setting of uttermill and one of the trainer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict

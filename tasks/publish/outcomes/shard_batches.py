@@ -14,8 +14,6 @@ limit. A version does not depend on how recordings were divided among shards. `b
 writes the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import operator

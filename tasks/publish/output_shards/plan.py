@@ -15,8 +15,6 @@ local folders only: on an object store, a worker writes a shard into a local fol
 and downloads it again to check it.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

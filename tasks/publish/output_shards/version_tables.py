@@ -6,8 +6,6 @@ order of the tars; each row group has whole tars, whose output shards are planne
 rows equal those of the newest version as a link to its files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest

@@ -6,8 +6,6 @@ only if it reads it, so the remedy is to remove the file by hand. A run at the s
 snapshots of shards; those are not faults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ the speaker is heard with others is removed as a whole, and so are all copies of
 Published versions never change: `Answer.versions` names those that still hold such a recording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads everything that a version holds and reports every fault (`uttermill verify`)."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

@@ -4,8 +4,6 @@ To teach a language, write such a file: each of its keys is a field of `Language
 Python's regular expressions.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

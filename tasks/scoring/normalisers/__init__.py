@@ -10,8 +10,6 @@ Numbers go one way in each language:
     all others    figures become words
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

@@ -8,8 +8,6 @@ reading of figures must be guessed. Numerals inside words become figures on both
 ("一起": "1起"); 百, 千, 万, 亿 without a number before them stay ("千万别").
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -1,8 +1,6 @@
 """Captions in two languages: two lines in a cue, or two cues at the same time, of which one says
 what is heard."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

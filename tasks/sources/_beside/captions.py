@@ -6,8 +6,6 @@ times without a count, fails a TTML with `dur`, expands XML entities, loses the 
 has no LRC.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

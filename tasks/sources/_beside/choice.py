@@ -1,7 +1,5 @@
 """Which files are texts of a folder's recordings, and how to read one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -14,8 +14,6 @@ A name before a colon is a speaker's if it is in capitals, and what follows is n
 many lines with such a name.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re

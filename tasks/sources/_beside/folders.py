@@ -1,7 +1,5 @@
 """The texts of the recordings in one folder, matched by name and read in batches."""
 
-from __future__ import annotations
-
 import os
 import unicodedata
 from bisect import bisect_left

@@ -10,8 +10,6 @@ A word is said in the cue in which it is new, at the time before it. Others show
 while the next one is said, so that their times overlap: a line is said until the next one begins.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Rev.ai, ElevenLabs, Gladia), of aligners (Vosk, aeneas, Gentle) and of podcasts.
 or words one after the other, whose keys have a few names. Their language is ignored: it is a
 guess, and would be forced on the recogniser."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,8 +2,6 @@
 hold the text; NIST's CTM (words with times) and STM (segments); and labels as Audacity exports
 them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

@@ -2,8 +2,6 @@
 finds, or None unless the folder is certainly one: its lists have the layout's names and columns,
 and audio of the first rows exists."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace

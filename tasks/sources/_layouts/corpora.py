@@ -2,8 +2,6 @@
 VoxPopuli, MLS, Emilia), or with texts in many small files, or in one for a tree of audio
 (LibriSpeech, VCTK, AISHELL)."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """Layouts in JSON: GigaSpeech and WenetSpeech, one object for a corpus; Emilia-Pipe, one list for a
 recording; SpeechBrain, an object with an entry for each utterance."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import os

@@ -252,20 +252,16 @@ class Copy:
                 self.wrong = ItemError("expands", f"{what}; unpack it if that is right")
                 return
             if self.size >= room:
-                _check_room()
+                folder = tempfile.gettempdir()
+                if shutil.disk_usage(folder).free < LEFT_FREE + _CHECKED:
+                    what = f"no room in {folder} to unpack it; free some, set TMPDIR to a larger"
+                    raise ItemError(UNREACHABLE, f"{what} disk, or unpack the archive")
                 room = self.size + _CHECKED
             self._file.write(block)
             self.size += len(block)
 
     def read(self, position: int, size: int) -> bytes:
         return os.pread(self._file.fileno(), size, position)
-
-
-def _check_room() -> None:
-    folder = tempfile.gettempdir()
-    if shutil.disk_usage(folder).free < LEFT_FREE + _CHECKED:
-        what = f"no room in {folder} to unpack it; free some, set TMPDIR to a larger disk"
-        raise ItemError(UNREACHABLE, f"{what}, or unpack the archive")
 
 
 class Unpacked(PositionedReader):

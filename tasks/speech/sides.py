@@ -101,19 +101,14 @@ def _spoken(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[_W
         levels = _levels(grid)
         columns = [np.ascontiguousarray(grid[:, :, n]) for n in range(channels)]
         speech = np.stack([fresh_probabilities(column) >= SPEECH for column in columns], 1)
-        yield levels, speech, _correlations(grid, levels)
+        order = np.argsort(levels, axis=1)
+        pair = np.take_along_axis(grid.astype(np.float64), order[:, None, -2:], axis=2)
+        product = (pair[..., 0] * pair[..., 1]).sum(axis=1)
+        norm = np.sqrt(np.square(pair).sum(axis=1).prod(axis=1))
+        yield levels, speech, np.abs(product) / np.maximum(norm, 1e-12)
         seconds += (speech & (levels >= AUDIBLE)).any(axis=1).sum() * _STEP
         if seconds >= ENOUGH:
             return
-
-
-def _correlations(grid: Float32s, levels: Float64s) -> Float64s:
-    order = np.argsort(levels, axis=1)
-    pair = np.take_along_axis(grid.astype(np.float64), order[:, None, -2:], axis=2)
-    product = (pair[..., 0] * pair[..., 1]).sum(axis=1)
-    norm = np.sqrt(np.square(pair).sum(axis=1).prod(axis=1))
-    correlations: Float64s = np.abs(product) / np.maximum(norm, 1e-12)
-    return correlations
 
 
 def _judged(parts: list[_Windows], channels: int) -> Sides:

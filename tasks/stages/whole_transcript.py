@@ -14,7 +14,6 @@ import soxr
 
 from .. import speech
 from ..asr import SpeechClip
-from ..audio import Clip
 from ..audio.channels import Heard
 from ..base.arrays import Float32s, Float64s
 from ..base.errors import ConfigError, ItemError, shortened
@@ -158,15 +157,11 @@ def _pieces(locator: Locator, rate: int, limits: Limits | None) -> Iterator[Piec
 
     for span, clip in cutting.spans(locator, facts, begin, limits=limits):
         if clip is not None:
-            yield span.start / facts.rate, _mono(clip, rate)
-
-
-def _mono(clip: Clip, rate: int) -> Float32s:
-    ear = Heard(weights=clip.weights)
-    samples = np.concatenate([*map(ear.push, clip.blocks()), ear.finish()])
-    if clip.rate == rate:
-        return np.asarray(samples, np.float32)
-    return np.asarray(soxr.resample(samples, clip.rate, rate, "HQ"), np.float32)
+            ear = Heard(weights=clip.weights)
+            samples = np.concatenate([*map(ear.push, clip.blocks()), ear.finish()])
+            if clip.rate != rate:
+                samples = soxr.resample(samples, clip.rate, rate, "HQ")
+            yield span.start / facts.rate, np.asarray(samples, np.float32)
 
 
 def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:

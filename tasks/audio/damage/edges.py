@@ -156,10 +156,6 @@ def _wavpack(head: bytes) -> int:
     return size + 8 if head[:4] == b"wvpk" and len(head) == 8 and size < MOST else 0
 
 
-def _packet(head: bytes) -> int:
-    return _TRANSPORT if head[:1] == b"G" else 0
-
-
 #: FFmpeg's name of a container: how a frame begins in it, its length by its header, and how many
 #: consecutive frames are needed.
 _KINDS: dict[str, tuple[bytes, Callable[[bytes], int], int]] = {
@@ -167,7 +163,7 @@ _KINDS: dict[str, tuple[bytes, Callable[[bytes], int], int]] = {
     "ac3": (b"\x0b\x77", _ac3, _IN_A_ROW),
     "eac3": (b"\x0b\x77", _ac3, _IN_A_ROW),
     "mp3": (b"\xff", mp3.frame_bytes, _IN_A_ROW),
-    "mpegts": (b"G", _packet, 5),
+    "mpegts": (b"G", lambda head: _TRANSPORT if head[:1] == b"G" else 0, 5),
     "wv": (b"wvpk", _wavpack, 1),
 }
 #: In these, FFmpeg skips what follows the frames, or reports it as damage itself.

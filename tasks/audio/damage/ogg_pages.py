@@ -139,7 +139,8 @@ def pages(file: BinaryIO) -> Iterator[tuple[Page, bytes]]:
         if end > len(data):  # cut off, or its length is damaged
             start, junk = start + 4, junk + 4
             continue
-        sound = data[start + 4] == 0 and _sound(data[start:end])
+        stated = int.from_bytes(data[start + 22 : start + 26], "little")
+        sound = data[start + 4] == 0 and _checksum(data[start:end]) == stated
         if not sound and data.find(MAGIC, start + 4, end) >= 0:  # its length is damaged
             start, junk = start + 4, junk + 4
             continue
@@ -149,11 +150,6 @@ def pages(file: BinaryIO) -> Iterator[tuple[Page, bytes]]:
         places = base + start, base + end, begins, ends, serial, number, sound, junk
         yield Page(*places, granule, lacing, body - start), data[start:end]
         start, junk = end, 0
-
-
-def _sound(page: bytes) -> bool:
-    """Whether the checksum is right."""
-    return int.from_bytes(page[22:26], "little") == _checksum(page)
 
 
 def _checksum(page: bytes) -> int:

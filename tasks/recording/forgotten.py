@@ -72,11 +72,11 @@ class Forgotten:
         chosen = table.select([name for name in names if name in table.column_names])
         return np.array([self.holds(row) for row in chosen.to_pylist()], bool)
 
-    def without(self, table: pa.Table, column: str = "recording") -> pa.Table:
-        """The rows of a table whose column of recordings' names has none of these."""
+    def without(self, table: pa.Table) -> pa.Table:
+        """The rows of a table that are of none of these recordings."""
         if not self.recordings:
             return table
-        stays = [name is None or not self.names(name) for name in table[column].to_pylist()]
+        stays = [name is None or not self.names(name) for name in table["recording"].to_pylist()]
         return table.filter(pa.array(stays, pa.bool_()))
 
 

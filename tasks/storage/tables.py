@@ -47,12 +47,6 @@ def write_arrow(path: Path, parts: Iterable[pa.Table]) -> None:
                 out.write_batch(batch)
 
 
-def read_arrow(path: Path) -> pa.Table:
-    """The whole of an Arrow file."""
-    with arrow(path) as file:
-        return pa.ipc.open_file(file).read_all()
-
-
 def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """The record batches of an Arrow file, one at a time."""
     with arrow(path) as file:

@@ -144,11 +144,9 @@ def state(text: str) -> ObjectState:
     return ObjectState(result.st_size, stat_guard(result))
 
 
-def guard(text: str, file: BinaryIO | None = None) -> str:
-    """`state`'s guard; `file`: the open file, if there is one. OSError if it cannot be reached."""
-    if is_url(text):
-        return object_state(text).guard
-    return stat_guard(os.fstat(file.fileno()) if file else os.stat(text))
+def guard(text: str) -> str:
+    """`state`'s guard. OSError if it cannot be reached."""
+    return object_state(text).guard if is_url(text) else stat_guard(os.stat(text))
 
 
 def status(text: str) -> os.stat_result:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ STILL_WRITTEN = "still_written"
 FORGOTTEN = "forgotten"
 
 
-_no_rows = partial(np.zeros, 0, np.int64)
+_no_rows = cast(Callable[[], Int64s], partial(np.zeros, 0, np.int64))
 
 
 @dataclass(slots=True)

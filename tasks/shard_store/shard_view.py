@@ -24,25 +24,11 @@ from . import clip_choice, enhanced, hidden, hypotheses, recipe, requests, text_
 from .annotated import filter_rules, rules_of, stored_by
 from .cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segment_of, segments_of
 from .recipe import AudioRecipe
-from .requests import (
-    Asked,
-    Recognition,
-    Request,
-    TextQuestion,
-    Window,
-)
+from .requests import Asked, Recognition, Request, TextQuestion, Window
 from .source_languages import of_job as languages_of
 from .stored_shard import StoredShard
 from .text_values import TextValues, final_text
-from .utterance import (
-    PACKAGED,
-    UNCONVERTED,
-    UNHEARD,
-    UNMEASURED,
-    Outcome,
-    Utterance,
-    failed,
-)
+from .utterance import PACKAGED, UNCONVERTED, UNHEARD, UNMEASURED, Outcome, Utterance, failed
 
 OUTSIDE = "segment_outside_audio"  # reason of segments outside of the recording
 DUPLICATE_SEGMENT = "duplicate_segment"  # reason of a segment that the source gives twice
@@ -124,9 +110,10 @@ class ShardView(StoredShard):
         self, recording: RecordingRow, cut: Cut, given: tuple[Segment, ...] | None
     ) -> Iterator[Utterance]:
         """The utterances of a cut recording, before its filters; `given`: its `segments_of`."""
-        audio_of = self._audio_recipes(self.contents[recording["recording"]])
+        audio_of = recipe.audio_recipes(self.job.resample)(self.contents[recording["recording"]])
         texts, rate, windows = PartTexts(given or ()), cut.rate, self._windows(cut, audio_of)
         stated, named = self.stated_turns(recording), (recording["dataset"], recording["path"])
+        enhances = recipe.enhancing(self.job)
         # A text for only the first seconds is not the text of the whole recording.
         all_given = given is None or recording["segments"] is not None
         for span in cut.spans:
@@ -163,7 +150,7 @@ class ShardView(StoredShard):
                 utterance.part_text = " ".join(text for _, _, text in pieces)
             if segment is None and part is None:
                 utterance.window = windows.get((start, end))
-            if self._enhances:
+            if enhances:
                 utterance.enhanced = enhanced.recipe_of(self.job, audio)
             if (number := span.get("voice")) is not None:
                 voices = self.turned(recording)[1] or ()
@@ -176,14 +163,6 @@ class ShardView(StoredShard):
                 if recut is not None and index is not None:
                     utterance.part_text = texts.between(index, start / rate, end / rate)
             yield utterance
-
-    @cached_property
-    def _audio_recipes(self) -> Callable[[str], AudioRecipe]:
-        return recipe.audio_recipes(self.job.resample)
-
-    @cached_property
-    def _enhances(self) -> bool:
-        return recipe.enhancing(self.job)
 
     def _filter_outcome(self, utterance: Utterance, cut: Cut) -> Outcome:
         if utterance.start >= utterance.end:
@@ -231,8 +210,10 @@ class ShardView(StoredShard):
     @cached_property
     def _pcm_steps(self) -> tuple[Callable[[Any, Utterance], None], ...]:
         """What is looked up for a clip with PCM, as far as the job's settings ask for it."""
-        view = type(self)
-        steps = (self._enhances, view._take_enhanced), (self.writes_sides, view._take_sides)
+        steps = (
+            (recipe.enhancing(self.job), type(self)._take_enhanced),
+            (self.writes_sides, type(self)._take_sides),
+        )
         return tuple(step for is_asked, step in steps if is_asked)
 
     def _with_pcm(self, utterances: list[Utterance]) -> list[Utterance]:
@@ -267,7 +248,7 @@ class ShardView(StoredShard):
         return TextValues(self.job)
 
     @cached_property
-    def _asking(self) -> tuple[text_values.Asking, ...]:
+    def _asking(self) -> list[text_values.Asking]:
         return text_values.asking(self.job.transcribe)
 
     def questions(self, utterance: Utterance) -> list[TextQuestion]:

@@ -22,26 +22,17 @@ from . import blobs, cuts, decision_log, enhanced, manifest, recipe, requests
 from .cuts import Cut, segment_of, segments_of, speakers_of
 from .decision_log import Decision
 from .recipe import AudioRecipe
-from .requests import (
-    Asked,
-    ChannelTurn,
-    OwnTurn,
-    Recognition,
-    Request,
-    Window,
-    WindowAudio,
-)
+from .requests import Asked, ChannelTurn, OwnTurn, Recognition, Request, Window, WindowAudio
 from .utterance import Utterance
 
 
-class Companion(NamedTuple):
-    """PCM that is made beside that of a clip: the enhanced clip, or a span of one channel."""
+class Wanted(NamedTuple):
+    """PCM that an utterance needs: of its clip, the enhanced one, or a span of one channel."""
 
-    start: int  # samples of the recording
-    end: int
-    audio: str  # recipe
-    channel: int | None = None
+    utterance: Utterance
+    span: tuple[int, int, str]  # start, end (samples at native rate), recipe of the PCM
     enhanced: bool = False
+    channel: int | None = None
 
 
 class StoredShard:
@@ -302,17 +293,17 @@ class StoredShard:
     def _has_companions(self) -> bool:
         return self._hears_channels or self.writes_sides or recipe.enhancing(self.job)
 
-    def companions(self, utterance: Utterance) -> Iterator[Companion]:
+    def companions(self, utterance: Utterance) -> Iterator[Wanted]:
         """The PCM beside that of a clip, as far as the job's settings ask for it."""
         if not self._has_companions:  # most jobs
             return
         for turn in self.own_turns(utterance):
-            yield Companion(turn.start, turn.end, turn.audio, turn.channel)
+            yield Wanted(utterance, (turn.start, turn.end, turn.audio), channel=turn.channel)
         span = utterance.start, utterance.end
         for channel, audio in enumerate(self.sides(utterance) if self.writes_sides else ()):
-            yield Companion(*span, audio, channel)
+            yield Wanted(utterance, (*span, audio), channel=channel)
         if utterance.enhanced:
-            yield Companion(*span, utterance.enhanced, enhanced=True)
+            yield Wanted(utterance, (*span, utterance.enhanced), enhanced=True)
 
     @cached_property
     def _channel_recipes(self) -> Callable[[str], AudioRecipe]:

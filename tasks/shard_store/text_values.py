@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import plugins
 from ..base.schema import AnyRow, TranscriptRow, WordRow
@@ -239,43 +239,33 @@ def _rate(errors: int | None, total: int | None) -> float | None:
 TAKEN = "taken"
 
 
-class Asking(NamedTuple):
-    """A chosen plug-in on text with its questions about each text."""
-
-    plugin: Plugin
-    version: int
-    questions: tuple[Question, ...]
+#: A chosen plug-in on text, its version, and one of its questions about each text.
+Asking = tuple[Plugin, int, Question]
 
 
-def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
-    chosen = []
-    resolved = text_plugins(settings.verdicts)
-    for plugin, (_, module, plugin_settings) in zip(settings.verdicts, resolved, strict=True):
-        if questions := module.questions(plugin_settings):
-            chosen.append(Asking(plugin, module.VERSION, questions))
-    return tuple(chosen)
+def asking(settings: TranscribeSettings) -> list[Asking]:
+    resolved = zip(settings.verdicts, text_plugins(settings.verdicts), strict=True)
+    return [
+        (plugin, module.VERSION, question)
+        for plugin, (_, module, plugin_settings) in resolved
+        for question in module.questions(plugin_settings)
+    ]
 
 
-def identities(chosen: Sequence[Asking]) -> list[str]:
+def identities(settings: TranscribeSettings) -> list[str]:
     """Recipes of everything that the answers depend on, except texts."""
-    return [request.recipe for request in questions_about(chosen, "", "")]
+    return [request.recipe for request in questions_about(asking(settings), "", "")]
 
 
 def questions_about(chosen: Iterable[Asking], text: str, audio: str | None) -> list[TextQuestion]:
     """All questions about a text. `audio`: the recipe of its clip's samples; None: the samples must
     not leave this machine, so questions that need them are left out."""
-    return [
-        TextQuestion(
-            recipe.digest("asked", one.plugin.use, one.version, question.recipe, text, heard),
-            one.plugin,
-            question,
-            text,
-        )
-        for one in chosen
-        for question in one.questions
-        for heard in ([audio] if question.hears else [""])
-        if heard is not None
-    ]
+    requests = []
+    for plugin, version, question in chosen:
+        if (heard := audio if question.hears else "") is not None:
+            wanted = recipe.digest("asked", plugin.use, version, question.recipe, text, heard)
+            requests.append(TextQuestion(wanted, plugin, question, text))
+    return requests
 
 
 def answers_to(

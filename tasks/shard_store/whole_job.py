@@ -53,7 +53,7 @@ def recipes_of(job: Job) -> Recipes:
         "further_backends": [
             recipe.of_plugin("asr", plugin) for plugin in transcribe.recognisers[1:]
         ],
-        "asked": text_values.identities(text_values.asking(transcribe)),
+        "asked": text_values.identities(transcribe),
         "texts": {
             use: identity
             for use, module, chosen in text_plugins(transcribe.verdicts)
@@ -84,7 +84,7 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
             [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]],
             recipe.of_llm_answer(llm, "", "") if llm else None,
             chosen.reference_words,
-            text_values.identities(text_values.asking(chosen)),
+            text_values.identities(chosen),
         ]
     return recipe.digest(stage, inputs)
 

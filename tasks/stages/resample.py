@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +36,7 @@ from ..segmenters import KnownSpans, Span
 from ..settings.job import Job
 from ..shard_store import clip_choice, enhanced, requests, shard_view
 from ..shard_store.blobs import MadeAudio
+from ..shard_store.stored_shard import Wanted
 from ..shard_store.utterance import Utterance
 from . import cutting, pcm
 from .contract import OfRecording
@@ -71,15 +71,6 @@ def schema_of(rows: Sequence[AnyRow]) -> pa.Schema:
     return ENHANCED if any("measures" in row for row in rows) else AUDIO
 
 
-class Wanted(NamedTuple):
-    """PCM that an utterance needs: of its clip, the enhanced one, or a turn in its own channel."""
-
-    utterance: Utterance
-    span: Converted
-    enhanced: bool = False
-    channel: int | None = None
-
-
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     """Units of PCM that kept utterances lack, and the number of those that exist."""
     lacking: dict[str, Wanted] = {}  # by recipe
@@ -105,8 +96,7 @@ def wanted_by(shard: shard_view.ShardView, u: Utterance) -> Iterator[Wanted]:
     broken = outcome.outcome == "failed" and outcome.stage == "resample"
     passed = outcome.stage != "filter" and outcome is not clip_choice.NOT_CHOSEN
     if passed and not broken:
-        for one in shard.companions(u):
-            yield Wanted(u, (one.start, one.end, one.audio), one.enhanced, one.channel)
+        yield from shard.companions(u)
     if u.pcm is not None or u.for_window or outcome.stage == "resample":
         yield Wanted(u, (u.start, u.end, u.audio))
 

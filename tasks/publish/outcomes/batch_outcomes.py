@@ -93,7 +93,7 @@ def _stored(view: ShardView, utterance: Utterance) -> tuple[str, int, bool]:
     """What KNOWN tells of an utterance's results: damage, converted, transcribed."""
     of_recording = view.cut_of(utterance.recording)
     damage = view.damage(utterance, of_recording) if of_recording and of_recording.faults else ""
-    beside = sum(one.audio in view.audio for one in view.companions(utterance))
+    beside = sum(one.span[2] in view.audio for one in view.companions(utterance))
     # Its PCM and the first recogniser's text may be stored, even if filters have work.
     transcribed = utterance.transcript is not None or (
         utterance.audio in view.audio and view.wanted_text(utterance) in view.transcripts

@@ -269,7 +269,7 @@ class _View(ShardView):
     def wanted_audio(self) -> set[str]:
         audio = {u.audio for u in self.cut}
         audio |= {side for u in self.cut for side in self.sides(u)}  # whatever the formats are
-        return audio | {one.audio for u in self.cut for one in self.companions(u)}
+        return audio | {one.span[2] for u in self.cut for one in self.companions(u)}
 
     @cached_property
     def wanted_texts(self) -> set[str]:

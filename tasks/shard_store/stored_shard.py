@@ -18,7 +18,7 @@ from ..recording.tracks import channels_of, file_channel, may_be_non_finite, tra
 from ..recording.turns import Turn
 from ..settings import FilterSettings
 from ..settings.job import Job
-from . import blobs, cuts, decision_log, enhanced, manifest, recipe, requests
+from . import blobs, cuts, decision_log, manifest, recipe, requests
 from .cuts import Cut, segment_of, segments_of, speakers_of
 from .decision_log import Decision
 from .recipe import AudioRecipe
@@ -224,11 +224,6 @@ class StoredShard:
         members = utterance.window.audio if utterance.window else ()
         language = utterance.language or voted or utterance.voted
         return self._transcript_recipes(audio, language, members)
-
-    def wanted_text(self, utterance: Utterance) -> str:
-        """`transcript_recipe`, from enhanced audio if that is heard and still has to be made."""
-        clean = utterance.enhanced if enhanced.heard(self.job) else None
-        return self.transcript_recipe(utterance, None if clean in self.audio else clean)
 
     def further_recipes(self, utterance: Utterance, audio: str | None = None) -> tuple[str, ...]:
         """Recipes of the utterance's transcripts by further recognisers, if any are configured, as

@@ -24,7 +24,7 @@ from ...base.schema import LEDGER, AnyRow, RecordingRow
 from ...plugins.rules import Rule, judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job, Spoken
-from ...shard_store import clip_choice, hypotheses, manifest, recipe, source_languages
+from ...shard_store import clip_choice, enhanced, hypotheses, manifest, recipe, source_languages
 from ...shard_store.annotated import filter_rules
 from ...shard_store.cuts import Cut
 from ...shard_store.shard_view import LONG_S, ShardView
@@ -94,10 +94,11 @@ def _stored(view: ShardView, utterance: Utterance) -> tuple[str, int, bool]:
     of_recording = view.cut_of(utterance.recording)
     damage = view.damage(utterance, of_recording) if of_recording and of_recording.faults else ""
     beside = sum(one.span[2] in view.audio for one in view.companions(utterance))
-    # Its PCM and the first recogniser's text may be stored, even if filters have work.
-    transcribed = utterance.transcript is not None or (
-        utterance.audio in view.audio and view.wanted_text(utterance) in view.transcripts
-    )
+    transcribed = utterance.transcript is not None
+    if not transcribed and utterance.audio in view.audio:  # it may be, even if filters have work
+        clean = utterance.enhanced if enhanced.heard(view.job) else None
+        text = view.transcript_recipe(utterance, None if clean in view.audio else clean)
+        transcribed = text in view.transcripts
     return damage, (utterance.pcm is not None) + beside, transcribed
 
 

@@ -17,13 +17,8 @@ import pytest
 from tests.helpers import authorities, prefect_database, shared_server, tiers
 
 if TYPE_CHECKING:
-    from tests.faults.kills import Tally
     from tests.helpers.s3_server import S3
     from tests.helpers.shared_server import Server
-
-#: What `tests/faults/test_kills_seeded.py` hit, for the summary.
-KILLS: pytest.StashKey[Tally] = pytest.StashKey()
-KILLED: list[str] = []  # the lines of it that another process wrote
 
 #: Each starts runs of two workers, and a Prefect server.
 MOST_PROCESSES = 4
@@ -159,28 +154,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     cores = len(os.sched_getaffinity(0))
     return min(cores + 1, MOST_PROCESSES) if whole and cores > 1 else 0
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A process that shares the tests hands what it killed to the one that prints."""
-    tally = session.config.stash.get(KILLS, None)
-    output: dict[str, list[str]] | None = getattr(session.config, "workeroutput", None)
-    if output is not None and tally is not None and tally.kills:
-        output["kills"] = list(tally.lines())
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    KILLED.extend(getattr(node, "workeroutput", {}).get("kills", []))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    tally = terminalreporter.config.stash.get(KILLS, None)
-    lines = list(tally.lines()) if tally is not None and tally.kills else KILLED
-    if lines:
-        terminalreporter.section("kills by victim and stage")
-        for line in lines:
-            terminalreporter.line(line)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.faults.command import Site
+from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from uttermill.tasks.publish.upkeep.verify import verify
 
@@ -35,45 +35,30 @@ def demo(out: Path, server: Server) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def twice(out: Path, server: Server) -> tuple[dict[str, Any], str]:
-    """The first run's result and words; a second one, in this process, finds nothing to do."""
-    first, told = demo(out, server)
+@pytest.mark.nightly
+def test_demo_with_whisper(tmp_path: Path, prefect_server: Server) -> None:
+    """A minute by nature: five minutes of speech and 56 sentences are heard. A second run, in this
+    process, finds nothing to do."""
+    out = tmp_path / "demo"
+    first, words = demo(out, prefect_server)
     assert first["recordings"] == {"in": 68, "failed": 7}
     assert set(first["reasons"]) >= ODD
     assert verify(Path(first["dataset"])) == []
     began = time.monotonic()
-    later = Site(out.parent, server.url).command("demo", "--out", out)
+    later = Site(tmp_path, prefect_server.url).command("demo", "--out", out)
     assert later.code == 0, later.stderr
     assert "Nothing was left to do" in later.stderr
     assert all(entry["items_computed"] == 0 for entry in later.result["stages"].values())
     assert later.result["version"] == 1
     assert time.monotonic() - began < 120, "seconds, even on a busy machine"
-    return first, told
-
-
-def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(
-        Path(result["dataset"]) / "utterances.parquet"
-    ).to_pylist()
-    return found
-
-
-def cut(kept: list[dict[str, Any]]) -> None:
-    long = [row for row in kept if row["dataset"] == "long"]
-    assert len(long) > 10, "five minutes are cut into utterances"
-    assert all(row["end"] - row["start"] <= 30.0 for row in kept)
-
-
-@pytest.mark.nightly
-def test_demo_with_whisper(tmp_path: Path, prefect_server: Server) -> None:
-    """A minute by nature: five minutes of speech and 56 sentences are heard."""
-    first, words = twice(tmp_path / "demo", prefect_server)
     assert first["wer"] < 0.25, "Whisper base hears espeak's English and Spanish well"
     assert first["scored"] >= 30
     assert "WER" in words
     assert "packaged" in words
     assert "transcribe.wrong_language" in first["reasons"]
-    kept = rows(first)
+    kept = corpus.utterances(Path(first["dataset"]))
     assert {row["language"] for row in kept} == {"en", "es"}
     assert {row["text_source"] for row in kept} == {"reference", "asr"}
-    cut(kept)
+    long = [row for row in kept if row["dataset"] == "long"]
+    assert len(long) > 10, "five minutes are cut into utterances"
+    assert all(row["end"] - row["start"] <= 30.0 for row in kept)

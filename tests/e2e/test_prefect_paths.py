@@ -129,15 +129,13 @@ def complete(run: UUID, shards: int = SHARDS) -> None:
     assert soon(recorded, every=POLL), service.task_runs(run)
     # Each one has its stage as a tag, to be filtered by.
     for task in service.task_runs(run).values():
-        assert not (task.state and task.state.is_completed()) or task.tags == [stage_of(task.name)]
+        assert not (task.state and task.state.is_completed()) or task.tags == [
+            task.name.split(" · ")[0]
+        ]
     text = service.artifact(run)
     assert "**Done: published v0001**" in text or "**Done: nothing new, v0001" in text
     assert "| **packaged** |" in text
     assert "report.html" in text
-
-
-def stage_of(name: str) -> str:
-    return name.split(" · ")[0]
 
 
 def summary(run: UUID, *words: str) -> None:

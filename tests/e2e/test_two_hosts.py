@@ -320,4 +320,3 @@ def test_a_host_that_is_lost_in_the_middle_loses_nothing(
     assert ended.result["deaths"] == {"deaths": 1, "timeouts": 0, "isolated": 0}
     assert differences(site.home / "lost", quiet) == []
     assert site.command("verify", site.home / "lost").code == 0
-    print(f"a host was lost: {ended.seconds:.1f} s in all")

@@ -82,7 +82,6 @@ def test_one_death_of_a_worker_in_stages_and_three_in_a_tar(
     assert list(site.gate.iterdir()) == []  # each of them happened
     assert ended.result["deaths"] == {"deaths": len(gates) + 2, "timeouts": 0, "isolated": 0}
     sound(site, site.home / out, reference)
-    print("\ndeaths:", ended.seconds, ended.result["deaths"])
 
 
 @pytest.mark.nightly
@@ -96,7 +95,6 @@ def test_death_of_all_workers_at_their_start(site: Site, reference: Path) -> Non
     assert ended.code == 0, ended.stderr
     assert ended.result["deaths"]["deaths"] or "all workers start again" in ended.stderr
     sound(site, site.home / "start", reference)
-    print("\nstart:", ended.seconds, ended.result["deaths"])
 
 
 def test_death_between_the_rename_and_the_move_of_latest(site: Site, reference: Path) -> None:

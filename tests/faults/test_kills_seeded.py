@@ -4,8 +4,7 @@
     pytest tests/faults/test_kills_seeded.py -m nightly             the whole plan
     pytest tests/faults/test_kills_seeded.py --kills 30 --kills-seed 1
 
-Every few seconds a kill; the plan follows from `--kills-seed`, what it hit from the machine. The
-table at the end of the test run says what it was.
+Every few seconds a kill; the plan follows from `--kills-seed`, what it hits from the machine.
 """
 
 import os
@@ -21,7 +20,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.conftest import KILLS, kills
+from tests.conftest import kills
 from tests.faults.command import Site, Started, differences, packaged, soon, still_open
 from tests.faults.kills import (
     ANY,
@@ -68,7 +67,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="module")
 def tally(pytestconfig: pytest.Config) -> Iterator[Tally]:
     count, seed = kills(pytestconfig), pytestconfig.getoption("kills_seed")
-    tally = pytestconfig.stash[KILLS] = Tally(count, seed)
+    tally = Tally()
     yield tally
     if tally.chains == len(plan(count, seed)):  # else some were not chosen, or failed
         assert tally.kills == count
@@ -179,7 +178,6 @@ def test_kills(
     chain: tuple[Kill, ...],
     request: pytest.FixtureRequest,
 ) -> None:
-    began = time.monotonic()
     name = request.node.callspec.id
     own = any(kill.victim == "server" for kill in chain)
     whenever = any(kill.moment == ANY for kill in chain)
@@ -199,12 +197,10 @@ def test_kills(
     except BaseException as error:
         error.add_note(
             f"the plan was {'; '.join(map(str, chain))}\n"
-            f"again: pytest tests/faults/test_kills_seeded.py --kills {tally.planned} "
-            f"--kills-seed {tally.seed} -k {name}"
+            f"again: pytest tests/faults/test_kills_seeded.py --kills {kills(request.config)} "
+            f"--kills-seed {request.config.getoption('kills_seed')} -k {name}"
         )
         raise
-    finally:
-        tally.seconds += time.monotonic() - began
     tally.chains += 1
 
 
@@ -223,8 +219,8 @@ def test_a_kill_that_comes_late_is_waited_for(
     monkeypatch.setattr(Striker, "_waited", late)
     bare = replace(site, api="", history="none")
     kill = Kill("run", "publish", 1, 0.5, patient=True)
-    assert suffered(Striker(bare, Tally(1), 0.0), "late", [kill]) == [kill], "control"
-    assert suffered(Striker(bare, Tally(1), 0.0), "held", [kill], held=True) == []
+    assert suffered(Striker(bare, Tally(), 0.0), "late", [kill]) == [kill], "control"
+    assert suffered(Striker(bare, Tally(), 0.0), "held", [kill], held=True) == []
 
 
 def whole(alone: Site) -> bool:
@@ -310,6 +306,3 @@ def test_scratch_of_a_living_run_stays(tmp_path: Path, monkeypatch: pytest.Monke
         assert one.exists()
         assert len(list(tmp_path.iterdir())) == 3
         assert other.exists()
-
-
-# Controls: each check sees its fault

@@ -1,9 +1,5 @@
 """One bad item costs one item: crashes, memory and hangs, all for real, in one run."""
 
-import re
-from datetime import datetime
-from pathlib import Path
-
 import pytest
 
 from tests.faults.command import Site, computed, packaged, quarantined, still_open, task_runs
@@ -21,17 +17,6 @@ MEMORY_LIMIT = "700MB"  # a worker begins with 200
 
 def recording(number: int) -> str:
     return f"c/r{number:02d}.wav"
-
-
-def seconds_lost(out: Path) -> dict[str, float]:
-    """By shard: from its first death to its last quarantine, as the log of the run has it."""
-    (log,) = (out / "runs").glob("*/run.log")
-    times: dict[str, list[datetime]] = {}
-    for line in log.read_text().splitlines():
-        if found := re.search(r"^(\S+ \S+) WARNING (\w+ of shard-\d+): ", line):
-            at = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f")
-            times.setdefault(found[2], []).append(at)
-    return {name: (max(at) - min(at)).total_seconds() for name, at in times.items()}
 
 
 @pytest.mark.nightly
@@ -75,7 +60,6 @@ def test_poison_items_are_quarantined_and_all_others_packaged(site: Site) -> Non
     deaths = first.result["deaths"]
     assert deaths["isolated"] == len(poisoned)
     assert (deaths["deaths"], deaths["timeouts"]) == (2 * (len(poisoned) - 1), 1)
-    print("\nwall", first.seconds, first.result["stages"], deaths, seconds_lost(out))
     states = {run["state_name"] for run in task_runs(site.api, out)}
     assert states == {"Completed"}
 
@@ -85,7 +69,6 @@ def test_poison_items_are_quarantined_and_all_others_packaged(site: Site) -> Non
     assert again.result["reasons"] == first.result["reasons"]
     assert site.command("verify", out).code == 0
     assert still_open(site.api, out) == []
-    print("rerun", again.seconds)
 
     # `shard.retry` tries again what this takes out of the manifests: the four, and nothing else.
     assert pipeline.forget_quarantine(out) == len(poisoned)

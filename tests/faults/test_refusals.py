@@ -97,7 +97,6 @@ def test_ctrl_c(site: Site, own_server: bool) -> None:
     bare = replace(site, history="none")
     again = bare.done(bare.settings("out", filter=gated))
     assert again.result["utterances"]["packaged"] == COUNT
-    print(f"\nended {took:.1f} s after Ctrl-C")
 
 
 @pytest.mark.cluster

@@ -58,7 +58,6 @@ def test_more_shards_than_a_flow_run_shows_share_task_runs(
     assert any(" · 2 shards, 000000 to 000001 · " in run["name"] for run in runs)
     assert Counter(run["state_name"] for run in runs) == {"Completed": len(runs)}
     assert still_open(site.api, out) == []
-    print(f"\n{first.seconds:.1f} s for {len(runs)} task runs")
 
     again = site.done(settings)
     assert not again.result["new_version"]
@@ -67,7 +66,6 @@ def test_more_shards_than_a_flow_run_shows_share_task_runs(
     for stage in PER_SHARD:
         counts = again.result["stages"][stage]
         assert counts == {**counts, "shards_reused": count, "items_reused": count, "shards_run": 0}
-    print(f"{again.seconds:.1f} s for a run with nothing to do")
 
     sf.write(site.source / "new.wav", corpus.speech(count, SECONDS, 8000), 8000, "PCM_16")
     grown = site.done(settings)

@@ -21,7 +21,7 @@ from uttermill.tasks.recording import Locator, TimedWord
 from uttermill.tasks.segmenters import _by_words as by_words
 from uttermill.tasks.segmenters import _sentences as texts
 from uttermill.tasks.segmenters import aligned
-from uttermill.tasks.settings import Plugin, Source
+from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.stages import whole_transcript
@@ -382,16 +382,3 @@ def test_text_and_recogniser_are_in_the_recipe() -> None:
     assert len({of("One."), of("Two."), of("One.", seed=1), of(None)}) == 4
     vad = recipe.cut_recipes(Plugin(use="vad"))
     assert vad("c", None, text="One.", language="en") == vad("c", None)
-
-
-def test_sources_take_long_texts(tmp_path: Path) -> None:
-    from uttermill.tasks import plugins
-
-    text = " ".join(book(100_000))
-    line = {"key": "a", "wav": "a.wav", "txt": text}
-    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
-    corpus.add(tmp_path, 1, name="a.wav")
-    source = Source.model_validate({"kind": "jsonl", "path": str(tmp_path / "a.jsonl")})
-    module, own = plugins.resolve_source(source)
-    (found,) = module.recordings(own)
-    assert getattr(found, "text", None) == text

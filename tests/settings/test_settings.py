@@ -132,10 +132,7 @@ def test_bad_settings_are_one_sentence(tmp_path: Path, assignment: str, words: l
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
-        ("filter.filters=[{use: duratoin}]", ["duratoin", "duration", "silence"]),
-        ("filter.filters=[{use: duration, mim: 1}]", ["filters.duration.mim", "min", "max"]),
         ("filter.filters=[{use: duration}, {use: duration}]", ["twice"]),
-        ("transcribe.backend={use: fake, speed: 2}", ["transcribe.backend.speed", "seed"]),
         ("transcribe.backend={use: faster_whisper, model: /no/such/model}", ["/no/such/model"]),
         ("package.formats=[zip]", ["zip", "wenet"]),
     ],

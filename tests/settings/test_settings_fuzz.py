@@ -223,11 +223,3 @@ def test_bombs_are_refused_in_little_memory(text: str, tmp_path: Path) -> None:
 def test_assignments_that_a_deep_run_found(folder: str, assignment: str) -> None:
     with pytest.raises(ConfigError):
         settings.read(None, [folder], f"{folder}/out", [assignment])
-
-
-def test_anchors_are_welcome(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(
-        f"sources: [&s {{kind: folder, path: {tmp_path}, name: a}}, {{<<: *s, name: b}}]\nout: o\n"
-    )
-    assert [s.options["name"] for s in settings.read(str(path), [], None, []).sources] == ["a", "b"]

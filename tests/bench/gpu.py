@@ -44,8 +44,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import ctranslate2
 import onnxruntime
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     until = time.monotonic() + 60 * args.minutes
-    say = _said_on(sys.stderr if args.json else sys.stdout)
+    say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
     host = machine()
     say(json.dumps(host))
     found = _gpu_speech.found(args.corpus, CLIPS)
@@ -121,10 +121,6 @@ def main() -> None:
     if args.json:
         print(json.dumps(whole))
     sys.exit(0 if ok else 1)
-
-
-def _said_on(stream: TextIO) -> Callable[[str], None]:
-    return lambda line: print(line, file=stream, flush=True)
 
 
 def _run(

@@ -557,9 +557,9 @@ def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixtu
         plan = told(capsys, "plan", str(file), "--set", *short)
         assert plan["version"]["new"]
         prepared(file, *short)
-        computed = runs_summary(out)["stages"]
+        summary = json.loads((run_folder.newest(out) / run_folder.SUMMARY).read_text())
         assert {name: entry["compute"] for name, entry in plan["stages"].items()} == {
-            name: entry["items_computed"] for name, entry in computed.items()
+            name: entry["items_computed"] for name, entry in summary["stages"].items()
         }
         return plan
 
@@ -582,12 +582,6 @@ def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixtu
     decision_log.append(out, [Decision(ids["r05"], "drop")])
     assert cli.main(["plan", str(file), "--set", *short]) == 0
     assert "reviews 1 drop → 2 drop: package 8 items" in capsys.readouterr().out
-
-
-def runs_summary(out: Path) -> dict[str, Any]:
-    """What the newest run told of itself."""
-    found: dict[str, Any] = json.loads((run_folder.newest(out) / run_folder.SUMMARY).read_text())
-    return found
 
 
 @pytest.mark.nightly

@@ -123,12 +123,8 @@ def test_other_languages_are_dropped(tmp_path: Path) -> None:
     assert counts["filter"][0] == 0
     ledger = corpus.ledger(published.path)
     assert [row["reason"] for row in ledger].count("wrong_audio_language") == 2
-    assert [model["name"] for model in _described(published.path)["models"]] == ["model"]
-
-
-def _described(version: Path) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads((version / "dataset.json").read_text())
-    return described
+    described = json.loads((published.path / "dataset.json").read_text())
+    assert [model["name"] for model in described["models"]] == ["model"]
 
 
 def test_clips_vote_by_their_sound(tmp_path: Path) -> None:

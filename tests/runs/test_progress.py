@@ -134,7 +134,11 @@ def test_reused_audio_does_not_count_as_speed() -> None:
     with Progress(stream=stream) as bars:
         bars.start("filter", 3600)
         bars.advance("filter", 3600, reused=True)
+        [standing] = bars.standing()
+        assert (standing.done, standing.reused, standing.finished) == (3600, 3600, False)
         bars.finish("filter")
+        [standing] = bars.standing()
+        assert (standing.finished, bars.standing()) == (True, [standing]), "its time stands still"
     assert stream.getvalue() == "filter: 1.00 h of audio in 0:00\n"
 
 

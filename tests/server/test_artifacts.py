@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prefect.utilities.names import generate_slug
 
-from uttermill.flows.progress import Progress, Standing
+from uttermill.flows.progress import Standing
 from uttermill.flows.server import history
 from uttermill.flows.server.artifacts import STOOD, WORST, escaped, failure, markdown
 from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
@@ -141,19 +141,3 @@ def test_what_is_named_is_no_markup_and_no_secret() -> None:
     assert "\\[b\\](c) \\| d" in text
     assert "geheim" not in markdown("s3://me:geheim@b/`x`", 1.0)
     assert escaped("a*b_c") == "a\\*b\\_c"
-
-
-def test_progress_says_where_it_stands() -> None:
-    progress = Progress()
-    progress.start("filter", 100.0)
-    progress.advance("filter", 30.0)
-    progress.advance("filter", 20.0, reused=True)
-    (one,) = progress.standing()
-    assert (one.name, one.total, one.done, one.reused, one.finished) == (
-        "filter", 100.0, 50.0, 20.0, False
-    )  # fmt: skip
-    progress.finish("filter")
-    (two,) = progress.standing()
-    assert two.finished
-    assert two.total == 50.0
-    assert progress.standing() == [two]  # its time stands still

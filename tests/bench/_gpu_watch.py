@@ -75,7 +75,8 @@ class Watch(threading.Thread):
         self._root = root
         self._over = threading.Event()
         self._last: dict[int, tuple[str, float]] = {}
-        self._smi = _nvidia_smi()
+        program = shutil.which("nvidia-smi")
+        self._smi = _Smi(program) if program else None
         self.start()
 
     def run(self) -> None:
@@ -129,8 +130,3 @@ class _Smi(threading.Thread):
         self._process.wait()
         self.join()
         found.gpu = list(self._rows)
-
-
-def _nvidia_smi() -> _Smi | None:
-    program = shutil.which("nvidia-smi")
-    return _Smi(program) if program else None

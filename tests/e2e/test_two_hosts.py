@@ -145,21 +145,16 @@ def asr(made: Cluster) -> Iterator[Stub]:
     stub = Stub(made.site.address)
     stub.answer = lambda request: (200, {"text": words(request)})
     yield stub
-    stub.http.shutdown()
-    stub.http.server_close()
-    stub.thread.join()
+    stub.close()
 
 
 @pytest.fixture(scope="module")
 def site(made: Cluster, asr: Stub, prefect_server: Server) -> Site:
-    return remote_site(made.home / "shared", made.home / "here", prefect_server)
-
-
-def remote_site(shared: Path, here: Path, server: Server) -> Site:
-    """A site whose runs have a TMPDIR that no host sees; they do without Prefect, of which no host
-    hears, unless a test asks for it."""
+    """Its runs have a TMPDIR that no host sees; they do without Prefect, of which no host hears,
+    unless a test asks for it."""
+    here = made.home / "here"
     here.mkdir()
-    run = Site(shared, server.url, {"TMPDIR": str(here)}, history="none")
+    run = Site(made.home / "shared", prefect_server.url, {"TMPDIR": str(here)}, history="none")
     corpus.make(run.source, COUNT)
     return run
 

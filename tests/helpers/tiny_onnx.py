@@ -44,7 +44,7 @@ def separator(path: Path, shape: Shape, gain: float) -> None:
     """A graph with the interface of UVR-MDX's, [1, 4, dim_f, dim_t]: `gain` of what it hears."""
     kind = of_shape(shape)
     nodes = "{ output = Mul(input, gain) }"
-    save(path, f"tiny ({kind} input) => ({kind} output) {nodes}", gain=np.float32([gain]))
+    save(path, f"tiny ({kind} input) => ({kind} output) {nodes}", gain=np.array([gain], np.float32))
 
 
 def _vocabulary(path: Path, pieces: Sequence[str] = (*PIECES, "<blk>")) -> None:
@@ -58,7 +58,7 @@ def _config(home: Path, **facts: Any) -> None:
 
 
 #: Every nth frame of features [b,t,f].
-EVERY: dict[str, list[int]] = {"first": [0], "last": [2**40], "axis": [1]}
+EVERY: dict[str, Any] = {"first": [0], "last": [2**40], "axis": [1]}
 
 
 def _strided(source: str, out: str) -> str:
@@ -309,7 +309,7 @@ def paraformer(home: Path) -> None:
     }}"""
     facts = {"vocab_size": str(len(tokens)), "lfr_window_size": "7", "lfr_window_shift": "6"}
     count = np.array([3], np.int32)
-    held = {"W": weight, "first": [0], "three": [3], "axis": [1], "count": count}
+    held: dict[str, Any] = {"W": weight, "first": [0], "three": [3], "axis": [1], "count": count}
     save(home / "model.onnx", graph, facts | _NORM, **held)
     _vocabulary(home / "tokens.txt", tokens)
 

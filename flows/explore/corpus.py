@@ -153,8 +153,8 @@ class Corpus:
         with self._making[key]:
             if key not in self._made:
                 self._made[key] = make()
-        made: T = self._made[key]
-        return made
+        result: T = self._made[key]
+        return result
 
     def _shard_of(self, recording: str) -> str | None:
         if recording not in self._shards:

@@ -87,7 +87,7 @@ class Group(NamedTuple):
     """The rows of one reason, or the packaged ones."""
 
     name: str
-    count: int
+    size: int
     failed: bool  # whether all of them failed
     limited: bool  # whether one has a value beyond a limit
 
@@ -134,7 +134,7 @@ class Choosing:
         measures = (f", o.{identifier(n)}::DOUBLE AS {column(n)}" for n in self.measured)
         self._database.execute(_SPANS.format(seed=seed, measures="".join(measures)))
         self.groups = [Group(*row) for row in self._database.execute(_GROUPS).fetchall()]
-        self.most = _quota({group.name: group.count for group in self.groups})
+        self.most = _quota({group.name: group.size for group in self.groups})
         self.worst, self.beyond, self.inside = _parts(self.most)
 
     def first(self, why: Why, where: str, key: str, count: int, then: str = "chance") -> list[Pick]:

@@ -229,8 +229,8 @@ def out(tmp_path: Path) -> Path:
         corpus.add(tmp_path / "in", 5, seed=number, name=f"r{number}.wav")
     (tmp_path / "in/page.wav").write_text("<html>not found</html>")
     source = {"kind": "folder", "path": str(tmp_path / "in"), "expect_broken": True}
-    shard = {"settle_seconds": 0, "hours": 1 / 3600}
-    prepared(written(tmp_path, sources=[source], shard=shard))
+    many = {"settle_seconds": 0, "hours": 1 / 3600}
+    prepared(written(tmp_path, sources=[source], shard=many))
     out = tmp_path / "out"
     shards = sorted(folder.name for folder in (out / "manifests/filter").iterdir())
     assert len(shards) == len(LACKING)

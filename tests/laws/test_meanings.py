@@ -170,7 +170,7 @@ def test_each_column_of_a_clip_is_a_key_of_its_row() -> None:
     made = {*published_columns.HEARD, *BESIDE, *LEFT, *RIGHT, *locator.SECOND}
     for function in (_of_cut, _of_pcm, _of_texts, _reference_words):
         tree = ast.parse(inspect.getsource(function))
-        made |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        made |= {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     by_rules = {text_values.SOURCE, *text_values.DERIVED}
     assert declared - layout - made == by_rules
     assert published_columns.ADDED_BY.keys() == {*schema.ADDED.names}

@@ -358,9 +358,12 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
         ]
         fresh = {r["cut"] for r in rows if r["kind"] == "recording"} - covered
         covered |= {r["cut"] for r in rows if r["cut"] in fresh and r["error_code"] not in REFUSED}
-        # The filters' columns, and the keys of their annotations and fingerprints.
-        stored = {use: annotated.stored_by(use) for use in usable}
-        names = {n for use, of in stored.items() for n in (use, *of.columns, *of.kept, *of.labels)}
-        if rows and (fresh or any(r["error_code"] for r in rows) or measured & names):
+        if rows and (fresh or any(r["error_code"] for r in rows) or measured & _of(usable)):
             needed.append(part.path)
     return needed
+
+
+def _of(filters: Collection[str]) -> set[str]:
+    """The filters' columns, and the keys of their annotations and fingerprints."""
+    names = {use: annotated.stored_by(use) for use in filters}
+    return {n for use, of in names.items() for n in (use, *of.columns, *of.kept, *of.labels)}

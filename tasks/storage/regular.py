@@ -54,8 +54,7 @@ def check(path: str | Path, follows: bool = True) -> None:
 
 
 def _opened(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o666, *, follows: bool) -> int:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        status(path, follows)  # opening a device may already do harm
+    check(path, follows)  # opening a device may already do harm
     # If something took the name since the check: a link is refused, and a pipe does not block.
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
     descriptor = os.open(path, flags, mode)

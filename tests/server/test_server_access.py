@@ -29,7 +29,7 @@ from prefect.settings import (
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.faults.command import Site
+from tests.faults.command import Site, soon
 from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.shared_server import Server
 from tests.server.test_proxy import NOWHERE
@@ -218,8 +218,9 @@ def test_no_command_line_shows_the_password_of_its_own() -> None:
         secret = server.auth.partition(":")[2]
         assert len(secret) >= 32
         process = psutil.Process(server.pid)
+        # A control: where it is. Until the program has begun, a process shows neither.
+        assert soon(lambda: server.auth in process.environ().values())
         assert secret not in " ".join(process.cmdline())
-        assert server.auth in process.environ().values()  # a control: where it is
     assert not psutil.pid_exists(server.pid)
 
 

@@ -300,7 +300,7 @@ def run_shard_stage(
     done = Done("shard", "", survey.fresh.count, survey.reused, sum(seconds.values()), wall)
     index.note_files()
     # The longest shards first: no straggler at the end.
-    shards = sorted(sorted(seconds), key=seconds.__getitem__, reverse=True)
+    shards = sorted(seconds, key=lambda shard: (-seconds[shard], shard))
     strict = survey.known.outside(safeguards.exempt(job))
     listed = shard.broken_of(job, survey.known, strict, job.package.max_failed_fraction)
     away = shard.unreachable_of(job, survey)

@@ -170,9 +170,6 @@ class Texts(NamedTuple):
     words: Sequence[WordRow] | None
 
 
-NOTHING = Texts(None, None, None, None)  # of an utterance without a transcript yet
-
-
 def texts(
     job: Job, clip: Texts, language: str | None, most: int, compared: Callable[[str], str]
 ) -> Texts:

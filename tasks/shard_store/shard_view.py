@@ -337,7 +337,7 @@ class ShardView(StoredShard):
 
     def _judge(self, utterance: Utterance, spoken: float | None) -> bool:
         """Values of the rules on text, with models' answers, and the outcome by these."""
-        questions = self.questions(utterance) if self._asking else []
+        questions = self.questions(utterance)
         answers = text_values.answers_to(questions, self.transcripts)
         utterance.texts = self._text_values.values(utterance, spoken, answers)
         utterance.outcome = self._outcome_by_text(utterance)

@@ -1,8 +1,6 @@
 """16-bit mono PCM as the bytes of a FLAC, MP3 or Opus file, and back; and whether this machine can
 decode each audio format."""
 
-from __future__ import annotations
-
 import io
 
 import av

@@ -1,7 +1,5 @@
 """FLAC files (RFC 9639): their header, and the MD5 of their samples."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from typing import BinaryIO

@@ -1,8 +1,6 @@
 """FFmpeg's decoded frames as blocks of float32 [n, channels], and the conversion of a recording's
 later parts to the rate and channels of the first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """Decoding with libsndfile (soundfile)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import BinaryIO

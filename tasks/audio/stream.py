@@ -1,7 +1,5 @@
 """Decodes a recording block by block, or one span of it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Types that all decoders share, and the file object that they read."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os

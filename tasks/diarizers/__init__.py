@@ -1,7 +1,5 @@
 """Diarizers: who speaks when in a recording."""
 
-from __future__ import annotations
-
 from ..plugins.contracts.audio import Diarizer
 from ..recording.turns import Turn
 from ..settings import StageSettings, Threshold

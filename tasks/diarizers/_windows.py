@@ -8,8 +8,6 @@ where it speaks alone, or if there are too few, from those in the whole window. 
 computed once for all windows of a batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 

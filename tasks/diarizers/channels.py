@@ -6,8 +6,6 @@ does not count as its own. A recording of one channel has no turns. The file sta
 instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Names that only number the speakers of a recording, as diarizers write them (`SP
 are not names: two recordings' `SPEAKER_00` are two people.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

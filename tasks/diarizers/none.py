@@ -1,7 +1,5 @@
 """No diarization: recordings are cut by their pauses alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..recording import Segment

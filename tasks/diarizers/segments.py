@@ -11,8 +11,6 @@
 One pass; a window leaves 0.3 kB and an embedding of each of its voices, about 400 bytes a second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

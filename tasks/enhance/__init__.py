@@ -1,7 +1,5 @@
 """Enhancers; `tasks.plugins.contracts.audio` is their contract."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from ..plugins.contracts.audio import Enhancer

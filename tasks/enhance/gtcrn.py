@@ -6,8 +6,6 @@ window in analysis and synthesis. What lies above 8 kHz comes from the original 
 below it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.fft
 

@@ -1,7 +1,5 @@
 """No enhancement: clips are transcribed and packaged as recorded."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..base.arrays import Float32s

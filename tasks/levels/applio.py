@@ -5,8 +5,6 @@ quieter than a loud one. As in Applio, a peak above 2.5 is refused (ItemError `o
 only float sources can have one. Silence stays silence.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..base.arrays import Float32s

@@ -10,8 +10,6 @@ rounded down. Emilia does this once to the whole recording, and scales each clip
 on writing; here it is done per utterance. Silence stays silence; in Emilia it becomes NaN.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ noise, on any worker and in any order. (Data-Juicer's mapper draws an amplitude 
 the level of the speech, from a generator that its caller seeds.) Silence stays silence.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Self
 

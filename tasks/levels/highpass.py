@@ -4,8 +4,6 @@ In second-order sections. Applio uses one transfer function: the result agrees t
 48 kHz, but that form loses its precision at higher rates (1e-3 at 192 kHz).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -6,8 +6,6 @@ between them. An utterance without a loudness is not changed: every block below 
 below 8 kHz. `tasks/filters/loudness.py` has the formulas.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -1,7 +1,5 @@
 """Scale the loudest sample to a level in dBFS. Silence stays silence."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -5,8 +5,6 @@ time-delay layers whose output is masked by a context. Input: 80 log mel energie
 their mean. No ReLU at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

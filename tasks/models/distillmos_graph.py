@@ -5,8 +5,6 @@ transformer layers, and a weighted mean over time with weights from the model. B
 is folded into the following layer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

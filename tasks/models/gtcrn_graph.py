@@ -10,8 +10,6 @@ its two neighbours) and the following 1 x 1 layer become one layer of 1 x 3. A t
 convolution of stride 1 becomes a convolution with its kernel flipped.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..base.arrays import Float64s

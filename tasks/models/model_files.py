@@ -1,8 +1,6 @@
 """The files of known models on this machine: where they are, whether their hashes are right, and
 how a folder of the user's cache is created."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

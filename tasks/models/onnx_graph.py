@@ -1,8 +1,6 @@
 """Reads, cuts and writes ONNX models by the messages of onnx.proto that we need. README.md here
 says why not with the package `onnx`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

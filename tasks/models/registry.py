@@ -1,7 +1,5 @@
 """The known models, as `registry.json` lists them; all loading code takes hashes from here."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

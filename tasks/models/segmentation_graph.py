@@ -5,8 +5,6 @@ linear layers of 128, and log-probabilities of the seven sets of at most two of 
 (Plaquet and Bredin 2023, doi 10.21437/Interspeech.2023-205).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -9,8 +9,6 @@ A window costs 13 µs instead of 37 on one core, for the same weights; probabili
 most 3e-6, and are bit-identical for any number of windows in a run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ..base.arrays import Float32s

@@ -1,7 +1,5 @@
 """Encoded bytes of a recording as a file object, local or remote; nothing is decoded here."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -2,8 +2,6 @@
 opens. Deliberately missing among the extensions: those of `RATELESS`, and `ts` (more often
 TypeScript than a transport stream; in folders its first bytes decide)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

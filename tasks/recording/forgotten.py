@@ -6,8 +6,6 @@
 On an object store, each request is an object below OUT/forgotten (`tasks.storage.append_log`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

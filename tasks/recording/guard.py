@@ -2,8 +2,6 @@
 file's size, mtime, inode and ctime, or what an object's store says. Only a file whose guard changed
 is hashed again."""
 
-from __future__ import annotations
-
 import errno
 import re
 from typing import NamedTuple

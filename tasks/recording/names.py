@@ -2,8 +2,6 @@
 bytes that are not UTF-8 with surrogate escapes (`os.fsdecode`), which manifests, JSON and terminals
 cannot hold."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

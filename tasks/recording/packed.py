@@ -1,7 +1,5 @@
 """Packed recordings: members of ZIP archives and of compressed tars."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import posixpath

@@ -2,8 +2,6 @@
 Both are determined when a recording is probed. The track is part of the format,
 `matroska/flac#1`; without one, it is the first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Container, Iterator
 from dataclasses import replace

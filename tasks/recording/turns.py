@@ -7,8 +7,6 @@ offset of a floor transfer is the time from the end of one person's turn to the 
 person's, negative in overlap.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_left

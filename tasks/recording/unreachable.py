@@ -1,8 +1,6 @@
 """Reads that fail through no fault of the item: its disk, share, network or store is unreachable,
 or a right is missing. It is read again: after a pause, and by the next run."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """YAML of settings files and `--set`: data only, of bounded size, with errors in one sentence."""
 
-from __future__ import annotations
-
 from datetime import date
 from itertools import chain
 from math import isfinite

@@ -1,7 +1,5 @@
 """`librosa.resample` with any of its engines that suppress aliases, to match existing recipes."""
 
-from __future__ import annotations
-
 from math import gcd
 from typing import Literal
 

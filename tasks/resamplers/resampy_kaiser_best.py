@@ -1,7 +1,5 @@
 """resampy, kaiser_best: the default resampler of librosa before 0.10, for older recipes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..base.arrays import Float32s

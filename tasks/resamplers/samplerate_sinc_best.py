@@ -1,7 +1,5 @@
 """libsamplerate, sinc_best: a signal-to-noise ratio of 144 dB, slow."""
 
-from __future__ import annotations
-
 import numpy as np
 import samplerate
 

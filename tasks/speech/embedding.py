@@ -4,8 +4,6 @@ Two pieces of the same voice have a cosine above 0.60, two voices one below 0.45
 LibriSpeech: 5th and 99th percentile 0.70 and 0.48).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..base.arrays import Float32s

@@ -14,8 +14,6 @@ neighbours were rejected: hnswlib has no wheels, and faiss-cpu's indexes hold al
 7.7 GB for ten million.
 """
 
-from __future__ import annotations
-
 from typing import Protocol, TypeVar
 
 import numpy as np

@@ -6,8 +6,6 @@ together. Only speech counts (Silero VAD), so that music on hold has no effect. 
 windows of 32 ms at 16 kHz.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice

@@ -6,8 +6,6 @@ a Matroska file's clusters (RFC 9559, 5.1.3 and RFC 8794, 11.3.1), which FFmpeg 
 check; WebM has none.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

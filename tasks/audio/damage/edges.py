@@ -1,7 +1,5 @@
 """What lies around a stream in its file: bytes before its start, and after its end."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import islice

@@ -1,7 +1,5 @@
 """Frames and tags of an MP3: compares the length and checksum in LAME's tag with the bytes."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import BinaryIO, NamedTuple
 

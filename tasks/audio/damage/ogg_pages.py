@@ -4,8 +4,6 @@ libsndfile and FFmpeg silently skip missing pages and pages with a wrong checksu
 themselves show it.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator, Mapping

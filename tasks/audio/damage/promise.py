@@ -4,8 +4,6 @@ libsndfile shortens a truncated file silently. Covers WAV (RIFF, RIFX, RF64), AI
 NIST's SPHERE.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from dataclasses import dataclass

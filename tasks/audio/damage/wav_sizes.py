@@ -1,8 +1,6 @@
 """WAV files whose header counts only a part of their audio: more than 4 GiB, where the sizes of 32
 bits began again at 0, and several chunks of audio. Decoders read the first part only."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from itertools import accumulate

@@ -31,7 +31,6 @@ LEAST_S = 0.8  # least speech of one voice alone that is embedded
 WEAK_S = 0.25  # least speech of a voice that is embedded, if not `sure`
 MOST_S = 3.0  # most speech of a voice that is embedded
 PIECE_S = 0.5  # shorter runs are ignored if there are longer ones
-SHA256 = registry.SEGMENTATION.files[0].sha256
 
 
 @dataclass(frozen=True, slots=True)

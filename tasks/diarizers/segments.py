@@ -85,10 +85,6 @@ class Settings(CuttingSettings):
     )
 
 
-def identity(settings: Settings) -> str:
-    return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
-
-
 class Segments:
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings, self._rate = settings, rate

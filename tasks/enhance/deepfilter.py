@@ -33,10 +33,6 @@ class Settings(EnhancerSettings):
     )
 
 
-def identity(settings: Settings) -> str:
-    return registry.DEEPFILTER.files[0].sha256
-
-
 def start(settings: Settings) -> Enhancer:
     return Stream(model_files.located(registry.DEEPFILTER, ASKED_BY, settings.path))
 

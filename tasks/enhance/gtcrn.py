@@ -31,10 +31,6 @@ class Settings(EnhancerSettings):
     )
 
 
-def identity(settings: Settings) -> str:
-    return registry.GTCRN.files[0].sha256
-
-
 class Stream:
     """One utterance; frame j is centred at sample 256 j."""
 

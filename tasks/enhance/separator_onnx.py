@@ -51,14 +51,6 @@ class Settings(EnhancerSettings):
     )
 
 
-def identity(settings: Settings) -> str | None:
-    """None if `check_weights` refuses it."""
-    try:
-        return model_files.sha256(_graph(settings))
-    except ConfigError:
-        return None
-
-
 def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     path, about = _graph(settings), "separation of voice and music"
     return (model_files.of_user(path.stem, about, settings.licence, ASKED_BY, [path]),)

@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -44,7 +43,6 @@ Network = Callable[[Float32s], Float32s]
 Precision = Literal["float32", "int8"]
 
 ASKED_BY = "the filter dnsmos"
-SHA256 = registry.DNSMOS.files[0].sha256
 
 #: Channels of `conv2d_1` that are left out. ONNX Runtime computes channels in blocks of 16.
 SILENT = (2, 4, 8, 21, 22, 29, 30, 31, 34, 40, 41, 44, 46, 53, 56, 62)
@@ -67,16 +65,11 @@ CUTS = (
 _FIRST = "mos_estimator_logpow/conv2d/Relu:0"
 
 
-def weights() -> Path:
-    """The model's file, checked. ConfigError if it is missing or a different model."""
-    return model_files.located(registry.DNSMOS, ASKED_BY)
-
-
 @lru_cache(maxsize=2)
 def parts(device: str, precision: Precision) -> tuple[Network, ...]:
     """The parts in order, one of each per process; threads may share them. RunError if `device` is
     a GPU that cannot be used."""
-    model = pruned(weights().read_bytes())
+    model = pruned(model_files.located(registry.DNSMOS, ASKED_BY).read_bytes())
     # One block keeps 60 MB allocated; without the arena, page faults take a tenth of the time.
     start = partial(onnx_session.session, patterns=False, device=device)
     sessions = [start(onnx_graph.part(model, *cut)) for cut in pairwise(CUTS)]

@@ -79,16 +79,6 @@ class ModelFolder(StageSettings):
     licence: str = Transient("unknown", "Licence of the weights, for the data card.", mark=WORDS)
 
 
-def identity(settings: ModelFolder) -> str | None:
-    """None if `check_weights` refuses it."""
-    if not settings.model:
-        return registry.FIRERED.files[0].sha256[:16]
-    try:
-        return "-".join(map(model_files.sha256, with_data(settings.model)))
-    except ConfigError:
-        return None
-
-
 def known_models(settings: ModelFolder) -> tuple[registry.Model, ...]:
     if not settings.model:
         return (registry.FIRERED,)

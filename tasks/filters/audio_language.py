@@ -55,14 +55,6 @@ class Settings(StageSettings):
     max_probability: float | None = Threshold(None, "Largest probability kept.", ge=0, le=1)
 
 
-def identity(settings: Settings) -> str | None:
-    """None if `check_weights` refuses it."""
-    try:
-        return "-".join(map(model_files.sha256, _all_files(settings.model)))
-    except ConfigError:
-        return None
-
-
 def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     name, paths = Path(settings.model).resolve().name, _all_files(settings.model)
     about = "languages by the sound"

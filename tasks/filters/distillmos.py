@@ -54,10 +54,6 @@ class Settings(StageSettings):
     max: float | None = Threshold(None, "Largest score kept, MOS.")
 
 
-def identity(settings: Settings) -> str:
-    return registry.DISTILLMOS.files[0].sha256
-
-
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     scores = []
     exact = settings.compat == "package"

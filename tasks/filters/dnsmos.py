@@ -89,12 +89,6 @@ def gpu_fault(settings: Settings) -> str | None:
     return gpu.onnxruntime_fault()
 
 
-def identity(settings: Settings) -> str:
-    """sha256 of the model. ConfigError if it is missing or a different model."""
-    _dnsmos.weights()
-    return _dnsmos.SHA256
-
-
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     keep = _kept_by_reference if settings.compat == "emilia" else None
     group = _dnsmos.GROUPS[settings.device]

@@ -28,7 +28,6 @@ from ..settings import Threshold
 from . import _derived as derived
 from . import _sounds
 from ._sounds import check_weights as check_weights
-from ._sounds import identity as identity
 from ._sounds import known_models as known_models
 
 VERSION = 1

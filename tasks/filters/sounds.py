@@ -25,7 +25,6 @@ from ..base.errors import ConfigError
 from ..plugins.annotation_kinds import Event, Events
 from ..settings import Threshold
 from . import _sounds
-from ._sounds import identity as identity
 from ._sounds import known_models as known_models
 
 VERSION = 1

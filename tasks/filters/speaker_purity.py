@@ -38,10 +38,6 @@ class Settings(StageSettings):
     max: float | None = Threshold(None, "Largest cosine kept.", ge=-1, le=1)
 
 
-def identity(settings: Settings) -> str:
-    return embedding.SHA256[:16]
-
-
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if clip.seconds < LEAST_S:
         return {"speaker_purity": None}

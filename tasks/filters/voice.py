@@ -62,7 +62,7 @@ class Settings(StageSettings):
 
 def identity(settings: Settings) -> str:
     """The hashes of the model and of the examples; those that are missing fail `check_weights`."""
-    hashes = [embedding.SHA256[:16]]
+    hashes = [registry.CAMPPLUS.files[0].sha256[:16]]
     for some in (settings.like, settings.unlike):
         files = (Path(name) for name in some)
         hashes.append("-".join(model_files.sha256(f)[:16] if f.is_file() else "" for f in files))

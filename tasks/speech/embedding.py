@@ -14,7 +14,6 @@ SIZE = 192
 FBANK = Fbank()  # the input: 80 energies up to 8 kHz
 fbank = FBANK.log_energies  # of float32 [n] at 16 kHz; fewer than 400 samples give no frames
 BINS = FBANK.bins
-SHA256 = registry.CAMPPLUS.files[0].sha256
 
 
 def embed(features: Float32s, folder: str | None = None) -> Float32s:

@@ -27,11 +27,12 @@ from tests.helpers.corpus import speech as syllables
 from tests.helpers.fetched import CORPUS
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.filters import _derived as derived
 from uttermill.tasks.filters import _dnsmos, dnsmos, nmf_snr, snr
-from uttermill.tasks.models import model_files, onnx_graph
+from uttermill.tasks.models import model_files, onnx_graph, registry
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import recipe
 
@@ -258,7 +259,7 @@ def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
 def test_integers_of_dnsmos_saturate_on_no_cpu() -> None:
     """AVX2 without VNNI adds two products of a value and a weight in 16 bits."""
     pytest.importorskip("speechmos")
-    model = _dnsmos.pruned(_dnsmos.weights().read_bytes())
+    model = _dnsmos.pruned(model_files.located(registry.DNSMOS, _dnsmos.ASKED_BY).read_bytes())
     graph = onnx.load_from_string(_dnsmos.quantised(model)).graph
     kernels = [
         numpy_helper.to_array(tensor).astype(int)
@@ -304,7 +305,7 @@ def test_dnsmos_without_its_package_is_refused_early(
 ) -> None:
     monkeypatch.setattr(model_files, "find_spec", lambda _: spec)
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[dnsmos\]'"):
-        recipe.of_plugin("filters", Plugin.model_validate({"use": "dnsmos", "min_ovrl": 2.87}))
+        plugins.FILTERS.load("dnsmos").check_weights(dnsmos.Settings())
 
 
 def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(model_files, "find_spec", lambda _: spec)
     with pytest.raises(ConfigError, match="is not the model dnsmos"):
-        dnsmos.identity(dnsmos.Settings())
+        plugins.FILTERS.load("dnsmos").check_weights(dnsmos.Settings())
     with pytest.raises(ValueError, match="not an ONNX model"):
         onnx_graph.part(b"\x0f", "a", "b")
 

@@ -9,6 +9,7 @@ import scipy.fft
 
 from tests.helpers import corpus, tiny_onnx
 from uttermill.flows import checks
+from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.filters import _derived, _sounds, sounds
@@ -203,7 +204,7 @@ def test_a_run_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_recipe_is_the_model_wherever_it_lies(tmp_path: Path) -> None:
     def of(home: Path) -> str | None:
-        return sounds.identity(sounds.Settings(model=str(home)))
+        return plugins.FILTERS.load("sounds").identity(sounds.Settings(model=str(home)))
 
     for home in (tmp_path / "a", tmp_path / "b"):
         tiny_onnx.sounds(home, ["n"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ...base.errors import ConfigError
 from ...base.json_types import JsonObject
 from ...models.registry import Model
 from ...settings import StageSettings
@@ -45,8 +46,12 @@ class LoadedPlugin(ABC):
 
     def identity(self, settings: PluginSettings) -> str | None:
         """Identity of the model that determines the output (sha256), for the recipe; None: it has
-        no model. ConfigError if the model is missing."""
-        return None
+        no model, or `check_weights` refuses it. Default: that of `known_models`."""
+        try:
+            models = self.known_models(settings)
+        except ConfigError:
+            return None
+        return "-".join(file.sha256 for model in models for file in model.files) or None
 
     #: The models of the registry that it uses whatever its settings, and how messages about them
     #: name it.

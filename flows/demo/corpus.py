@@ -22,8 +22,9 @@ from ...tasks.base import environment
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.storage import write_atomic
-from .voice import RATE
+from ...tasks.text import _espeak
 
+RATE = _espeak.RATE
 SCALE = np.float32(32768)  # of int16
 
 Samples = NDArray[np.float32]  # (frames,) or (frames, channels), -1..1
@@ -80,9 +81,8 @@ def speak(lines: list[Line]) -> list[Samples]:
     """Samples of each line, mono at RATE; ConfigError without espeak-ng."""
     if find_spec("espeakng_loader") is None:
         raise ConfigError("the demo needs a voice: pip install 'uttermill[demo]'")
-    script = Path(__file__).with_name("voice.py")
     child = subprocess.run(
-        environment.python(str(script)),
+        environment.python(_espeak.__file__, "speak"),
         env=environment.of_child(),
         input=json.dumps([asdict(line) for line in lines]).encode(),
         capture_output=True,

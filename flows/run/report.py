@@ -12,7 +12,6 @@ import os
 import pickle
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,6 @@ from ...tasks.storage import owners, versions, write_atomic
 from . import SETTINGS, SUMMARY
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do avoids
-    from ...tasks.insight.report import Request
     from .cluster_executor import ClusterExecutor
 
 NAME = "report.html"  # in the run's folder
@@ -108,52 +106,25 @@ def _facts(path: Path) -> object:
     return data.get("dataset", data)
 
 
-def request(job: Job, folder: Path) -> Request:
+def page(job: Job, folder: Path) -> bytes:
     """On the newest version, or on the work so far if there is none."""
-    import pyarrow as pa
-
-    from ...tasks.accounting import metrics, summary
-    from ...tasks.base.schema import LEDGER
+    from ...tasks.accounting import metrics
     from ...tasks.insight import report
-    from ...tasks.publish import foreseen
-    from ...tasks.shard_store import manifest
     from . import run_folder
 
     ended = folder / SUMMARY
     facts = run_folder.json_in(ended) if storage.exists(ended) else {}
     settings = masking.value(run_folder.json_in(folder / SETTINGS))
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    costs = folder / metrics.NAME
-    asked = partial(
-        report.Request,
-        job,
-        run=folder.name,
-        summary=facts,
-        settings=shown,
-        metrics=costs if storage.exists(costs) else None,
-    )
-    version = versions.newest(job.out)
-    if version is None or not facts:
-        ledger = pa.concat_tables(
-            [LEDGER.empty_table(), *foreseen.unpublished(job, manifest.shards(job.out))]
-        )
-        return asked(ledger=ledger, counts=summary.of_ledger(ledger))
-    described = versions.described(version)
-    return asked(
-        counts=described,
-        version=version,
-        scores=summary.errors_of(version),
-        libraries=described["libraries"],
-    )
+    with versions.reading(newest := versions.newest(job.out)):
+        version = newest if facts else None
+        return report.build(job, folder.name, version, facts, shown, folder / metrics.NAME)
 
 
 def make(job: Job, folder: Path) -> None:
-    from ...tasks.insight import report
-
-    with versions.reading(versions.newest(job.out)):
-        page = report.build(request(job, folder))
+    text = page(job, folder)
     try:
-        write_atomic(folder / NAME, page)
+        write_atomic(folder / NAME, text)
     except OSError as error:
         raise RunError(f"{folder / NAME} cannot be written: {owners.told(error, folder)}") from None
 

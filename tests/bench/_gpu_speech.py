@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tests.bench import transcribe
 from tests.bench.transcribe import Said
 from uttermill.flows.demo.corpus import ENGLISH, Line, encode, speak
-from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.flows.demo.corpus import RATE as VOICE_RATE
 from uttermill.tasks.asr import SpeechClip
 
 RATE = 16_000  # Hz

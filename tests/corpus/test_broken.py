@@ -118,7 +118,7 @@ def test_the_report_names_them(tmp_path: Path) -> None:
     break_some(tmp_path / "in", 12)
     job = corpus.job(tmp_path, package={"max_failed_fraction": 1})
     version = corpus.run(job)[0]
-    page = report.build(report.Request(job, version.summary, "r", version.path)).decode()
+    page = report.build(job, "r", version.path).decode()
     assert "12 recordings failed" in page
     assert page.split('class="broken"')[1].count("shard.unreadable") >= broken.FIRST
     assert f"{tmp_path}/in/x09.wav" in page
@@ -126,7 +126,7 @@ def test_the_report_names_them(tmp_path: Path) -> None:
     assert "uttermill explore OUT" in page
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(making, "FAILED", broken.FIRST)
-        page = report.build(report.Request(job, version.summary, "r", version.path)).decode()
+        page = report.build(job, "r", version.path).decode()
     table = page.split('class="broken"')[1].split("</details>")[0]
     assert table.count("shard.unreadable") == broken.FIRST
     assert f"{tmp_path}/in/x11.wav" not in table

@@ -15,7 +15,6 @@ import pytest
 from tests.helpers import corpus
 from tests.helpers.fetched import CHROMIUM
 from tests.insight.test_report import EVIL, job_of, recorded
-from uttermill.tasks.insight import report as making
 from uttermill.tasks.settings import TranscribeSettings
 
 REBOUND = "evil.example"  # the browser is told that it is this machine
@@ -49,7 +48,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7), transcribe=heard)
     folder = recorded(job)
     page = folder / "report.html"
-    page.write_bytes(making.build(report.request(job, folder)))
+    page.write_bytes(report.page(job, folder))
     return page
 
 

@@ -159,8 +159,7 @@ def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None
     )
     version = versions.newest(out)
     assert version is not None
-    described = versions.described(version)
-    page = report.build(report.Request(strict, described, "r", version))
+    page = report.build(strict, "r", version)
     assert page.count(b'data-reason="enhance.low_dnsmos_ovrl"') >= len(gone)
     either = enhancing_job(base, out, min_ovrl=limit, keep_if_better=True)
     best = {r["id"]: max(r["dnsmos_ovrl"], r["dnsmos_ovrl_enhanced"]) for r in rows}

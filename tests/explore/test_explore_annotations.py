@@ -13,7 +13,6 @@ from tests.insight.test_report import Page, recorded
 from uttermill.flows import cli
 from uttermill.flows.explore import clip
 from uttermill.flows.run import report
-from uttermill.tasks.insight import report as making
 from uttermill.tasks.settings.job import Job
 
 
@@ -41,7 +40,7 @@ def client(made: tuple[Job, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_the_report_counts_labels(made: tuple[Job, Path]) -> None:
     job, folder = made
-    text = making.build(report.request(job, folder)).decode()
+    text = report.page(job, folder).decode()
     assert 'id="labels"' in text
     section = text.partition('id="labels"')[2].partition("</section>")[0]
     words = " ".join(section.replace("<", " <").split())

@@ -16,7 +16,7 @@ from tests.helpers import corpus, fetched, tiny_firered, tiny_onnx
 from tests.helpers.corpus_speech import read
 from tests.helpers.verdict_sounds import melody, mixed
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
-from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.flows.demo.corpus import RATE as VOICE_RATE
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError

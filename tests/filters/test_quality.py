@@ -26,7 +26,7 @@ from tests.helpers import plain_quality, tiers
 from tests.helpers.corpus import speech as syllables
 from tests.helpers.fetched import CORPUS
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
-from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.flows.demo.corpus import RATE as VOICE_RATE
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError, RunError

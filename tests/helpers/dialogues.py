@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tests.helpers import conversations
 from uttermill.flows.demo.corpus import ENGLISH, STORY, Line, speak
-from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.flows.demo.corpus import RATE as VOICE_RATE
 from uttermill.tasks.base.arrays import RATE
 
 Floats = NDArray[np.float32]

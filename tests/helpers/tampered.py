@@ -111,7 +111,7 @@ def look(out: Path) -> list[int]:
             explored.close()
     shutil.rmtree(home)
     with suppress(MillError, OSError):
-        report.request(run_folder.settings_of(out).job(), run_folder.newest(out))
+        report.page(run_folder.settings_of(out).job(), run_folder.newest(out))
     return codes
 
 

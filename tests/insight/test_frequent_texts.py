@@ -16,7 +16,7 @@ from tests.text.test_near_texts import ADVERT
 from uttermill.flows import cli
 from uttermill.flows.run import report as run_report
 from uttermill.tasks.base.schema import UTTERANCES_FILE
-from uttermill.tasks.insight import frequent_texts, report
+from uttermill.tasks.insight import frequent_texts
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.storage import queries
 
@@ -60,7 +60,7 @@ def test_tables_keep_to_the_memory_that_the_run_was_given(
         return tables(memory, scratch, divisor)
 
     monkeypatch.setattr(queries, "tables", noted)
-    report.build(run_report.request(job, folder))
+    run_report.page(job, folder)
     assert len(asked) >= 2
     assert {*asked} == {"123MB"}
 

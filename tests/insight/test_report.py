@@ -35,7 +35,7 @@ from uttermill.tasks.insight.report import (
 )
 from uttermill.tasks.insight.report.clips import Sample
 from uttermill.tasks.insight.report.spans import Spans
-from uttermill.tasks.publish import reason_meanings
+from uttermill.tasks.publish import foreseen, reason_meanings
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Cost, Job
 from uttermill.tasks.speech.fbank import triangles
@@ -121,7 +121,7 @@ def spans_of(job: Job) -> Spans:
 @pytest.fixture(scope="module")
 def text(made: tuple[Job, Path]) -> str:
     job, folder = made
-    return making.build(report.request(job, folder)).decode()
+    return report.page(job, folder).decode()
 
 
 def charts(text: str) -> Any:
@@ -228,7 +228,7 @@ def test_no_secret_and_no_address_is_in_it(text: str) -> None:
 
 def test_it_is_the_same_each_time(made: tuple[Job, Path], text: str) -> None:
     job, folder = made
-    assert making.build(report.request(job, folder)).decode() == text
+    assert report.page(job, folder).decode() == text
 
 
 def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
@@ -289,15 +289,14 @@ def table_of(count: int, each: int) -> pa.Table:
 
 
 @pytest.mark.parametrize(("count", "each"), [(100, 5), (300, 2), (1, 1), (0, 0)])
-def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
+def test_any_number_of_reasons(
+    tmp_path: Path, count: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing published, no facts, no sources."""
-    from uttermill.tasks.accounting import summary
-
     ledger = table_of(count, each)
-    request = making.Request(
-        corpus.job(tmp_path), summary.of_ledger(ledger), "20261121T172718.069524Z", ledger=ledger
-    )
-    found = Page(making.build(request).decode())
+    monkeypatch.setattr(foreseen, "unpublished", lambda *_: [ledger])
+    made = making.build(corpus.job(tmp_path), "20261121T172718.069524Z", None)
+    found = Page(made.decode())
     rows = [row["data-reason"] for row in found.all("tr") if "data-reason" in row]
     assert len(set(rows)) == count
     assert len(rows) <= max(choice.IN_ALL, count)
@@ -311,7 +310,7 @@ def test_no_measures_at_all(tmp_path: Path) -> None:
         transcribe={"backend": {"use": "none"}, "verdicts": ()},
     )  # fmt: skip
     folder = recorded(job)
-    found = charts(making.build(report.request(job, folder)).decode())
+    found = charts(report.page(job, folder).decode())
     assert found["now"]["items"] == 1
     names = {m["name"] for m in found["measures"]}
     assert "seconds" in names
@@ -449,7 +448,7 @@ def test_without_metrics_the_page_has_no_such_section(
             metrics.save(METRICS.empty_table(), copy / metrics.NAME)
         else:
             (copy / metrics.NAME).unlink()
-        bare = making.build(report.request(job, copy)).decode()
+        bare = report.page(job, copy).decode()
         assert 'id="workers"' not in bare
         assert "work" not in charts(bare)
 

@@ -12,7 +12,6 @@ from tests.helpers import corpus
 from tests.insight.test_report import job_of, recorded
 from tests.insight.test_report_choice import ledger_row
 from uttermill.flows.run import report
-from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import clip_table, measure_charts
 from uttermill.tasks.insight.report.choice import DIFFERS, Why
 from uttermill.tasks.insight.report.clip_table import PER_KIND, first, kind_of
@@ -172,7 +171,7 @@ def test_the_page_begins_with_them(tmp_path: Path) -> None:
     texts = {"r01": "we read twenty one and thirty two aloud", "r03": "Everything is said. Here"}
     corpus.listed(tmp_path / "in", 6, tmp_path / "list.jsonl", **texts)
     job = job_of(tmp_path)
-    page = making.build(report.request(job, recorded(job))).decode()
+    page = report.page(job, recorded(job)).decode()
     table = page[page.index('<table class="clips">') :]
     rows = re.findall(r"<tr data-reason=.*?</tr>", table, re.S)
     assert rows

@@ -5,6 +5,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -299,7 +300,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
 @pytest.fixture(scope="module")
 def page(made: tuple[Job, Path]) -> str:
     job, folder = made
-    return making.build(report.request(job, folder)).decode()
+    return report.page(job, folder).decode()
 
 
 @pytest.mark.nightly
@@ -346,11 +347,12 @@ def test_players_hold_whole_clips_and_rows_whole_texts(page: str) -> None:
 
 
 @pytest.mark.nightly
-def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str) -> None:
-    job, folder = made
-    request = report.request(job, folder)
+def test_what_is_left_out_is_counted_and_named(
+    made: tuple[Job, Path], page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit = len(page.encode()) - 60_000  # the clip of 20 s alone takes 80 kB
-    small = making.build(request, limit)
+    monkeypatch.setattr(making, "build", partial(making.build, limit=limit))
+    small = report.page(*made)
     assert len(small) < limit
     text = small.decode()
     rows = re.findall(r"<tr data-reason.*?</tr>", text, re.DOTALL)
@@ -361,7 +363,7 @@ def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str
     assert f"<strong>{len(silent)} of {len(rows)} clips {verb} left out</strong>" in text
     place = re.compile(r"r\d\d\.wav</bdi> · <span class=.time.>[\d.]+–[\d.]+ s")
     assert all(place.search(row) for row in silent)
-    assert making.build(request, limit) == small
+    assert report.page(*made) == small
 
 
 def test_one_long_clip_takes_no_room_from_the_others(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
-from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.flows.demo.corpus import RATE as VOICE_RATE
 from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.plugins.contracts.segmenters import RecordingTranscript
 from uttermill.tasks.recording import Locator, TimedWord

@@ -342,7 +342,7 @@ def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) 
     check_counts(rows, json.loads((version / "dataset.json").read_text())["dialogues"])
     card = (version / "README.md").read_text()
     assert "changes of speaker" in card
-    report = page.build(page.Request(job, published.summary, "r", version))
+    report = page.build(job, "r", version)
     assert b"Conversations" in report
     told = entries(version, "webdataset")
     assert {name: fact["turns"] for name, fact in told.items()} == {

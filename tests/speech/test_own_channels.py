@@ -158,7 +158,7 @@ def test_turns_without_a_channel_keep_to_the_window(home: Path) -> None:
     published, counts = corpus.run(job(home, tells_channels=False))
     assert counts["resample"][0] == counts["transcribe"][0] == len(oracle_asr.HEARD) == 1
     assert texts(published.path)[1:3] == ["", "call me at the office"]
-    report = page.build(page.Request(job(home), published.summary, "r", published.path))
+    report = page.build(job(home), "r", published.path)
     assert b"1 backchannels (up to 1 s inside another\xe2\x80\x99s turn), 1 of them with" in report
 
 

@@ -15,7 +15,7 @@ import soxr
 from tests.faults.command import Site
 from tests.helpers import calls, corpus, tiers
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
-from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.flows.demo.corpus import RATE as VOICE_RATE
 from uttermill.tasks.audio.types import Sides
 from uttermill.tasks.base.arrays import RATE, Float32s
 from uttermill.tasks.insight.estimating import asked_apart, planning

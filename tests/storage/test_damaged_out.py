@@ -169,7 +169,7 @@ def test_a_damaged_summary(out: Path) -> None:
     job = run_folder.settings_of(out).job()
     halved(folder / run_folder.SUMMARY)
     with pytest.raises(ConfigError, match="is damaged: it holds no JSON object; run again"):
-        report.request(job, folder)
+        report.page(job, folder)
     (folder / run_folder.SUMMARY).write_text("[]")
     assert queries.status(out)["dataset"]
 
@@ -259,7 +259,7 @@ def test_a_run_that_is_removed_while_it_is_read(out: Path) -> None:
     job, folder = run_folder.settings_of(out).job(), run_folder.newest(out)
     (folder / run_folder.SETTINGS).unlink()
     with pytest.raises(ConfigError, match="was removed meanwhile; run the command again"):
-        report.request(job, folder)
+        report.page(job, folder)
 
 
 @pytest.mark.full

@@ -25,7 +25,6 @@ from uttermill.flows import cli
 from uttermill.flows.run import report
 from uttermill.tasks.asr import fake
 from uttermill.tasks.base import shelves
-from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import clips
 from uttermill.tasks.plugins.contracts.asr import Word
 from uttermill.tasks.publish.upkeep.verify import verify
@@ -186,7 +185,7 @@ def test_the_explorer_neither_shows_nor_plays_it(client: TestClient) -> None:
 
 def test_the_report_neither_shows_nor_plays_it(made: tuple[Job, Path]) -> None:
     job, run = made
-    page = making.build(report.request(job, run))
+    page = report.page(job, run)
     assert secrets_of(page) == []
     said = [
         clips.Sample(row)

@@ -16,7 +16,6 @@ from tests.insight.test_report import recorded
 from uttermill.flows import checks
 from uttermill.flows.run import report
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.insight import report as making
 from uttermill.tasks.plugins import checked
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings.job import Job
@@ -81,7 +80,7 @@ def test_steps_are_quantiles_of_the_corpus(home: Path) -> None:
 def test_the_report_counts_steps(home: Path) -> None:
     job = asked(home)
     folder = recorded(job)
-    text = making.build(report.request(job, folder)).decode()
+    text = report.page(job, folder).decode()
     section = text.partition('id="labels"')[2].partition("</section>")[0]
     assert {"style_pitch", "style_noise", "very_high"} <= {*re.findall(r"\w+", section)}
     assert "style_rate" not in section, "no clip has one"

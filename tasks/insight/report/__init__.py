@@ -5,4 +5,4 @@ run has stored. A script of 200 lines draws its charts: charting libraries need 
 has limits that move by keyboard.
 """
 
-from .page import BYTES, Request, build
+from .page import BYTES, build

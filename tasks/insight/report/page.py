@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...accounting import broken
+from ...accounting import broken, summary
 from ...accounting.broken import Broken
 from ...accounting.summary import REMOVED
 from ...base import masking
@@ -47,79 +47,89 @@ PLAYER = 300  # bytes of a player without its data
 SETTINGS = 200_000  # characters of settings, at most
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The input of a report, on a version or on the ledger of the work done so far."""
-
-    job: Job
-    counts: Summary
-    run: str  # its id
-    version: Path | None = None
-    ledger: pa.Table = field(default_factory=LEDGER.empty_table)
-    scores: Mapping[str, float | None] = field(default_factory=dict)  # scored, wer, cer
-    summary: JsonObject = field(default_factory=dict)  # of the run, with times and the machine
-    settings: str = ""  # of the run, as text
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    metrics: Path | None = None  # of the run; None: there are none
-
-
-def build(request: Request, limit: int = BYTES) -> bytes:
-    """The HTML file, smaller than `limit` bytes: clips that do not fit are left out."""
-    job, version = request.job, request.version
+def build(
+    job: Job,
+    run: str,
+    version: Path | None,
+    ended: Mapping[str, Any] = MappingProxyType({}),
+    settings: str = "",
+    metrics: Path | None = None,
+    limit: int = BYTES,
+) -> bytes:
+    """The HTML file, smaller than `limit` bytes: clips that do not fit are left out. `run`: its id;
+    `version`: what the report is on; None: on the work done so far; `ended`: the run's summary,
+    with times and the machine; `settings`: of the run, as text; `metrics`: its file of them."""
     described: JsonObject = {**versions.described(version)} if version else {}
     # First, while other steps hold no memory.
     frequent = version and frequent_texts.of_version(version, TEXTS, job.package.memory)
-    ledger: Iterable[pa.Table] = [request.ledger]
-    if version:
-        ledger = tables.row_groups(version / LEDGER_FILE, LEDGER.names)
-    schema = limits.outcomes_schema(job)
-    with foreseen.version(job, manifest.shards(job.out)) as next_version:
-        outcomes = next_version.utterances(schema.names)
-        spans = Spans(job, schema, outcomes, ledger)
+    counts, spans = _counted(job, version)
     about = reason_meanings.units(job)
     chosen = clips.choose(spans, job.package.seed)
     clips.look_up(job, chosen)
     chosen = clip_table.first(chosen)
-    meanings = reason_meanings.meanings(job, request.counts["reasons"])
+    meanings = reason_meanings.meanings(job, counts["reasons"])
+    table = version / UTTERANCES_FILE if version and described.get("dialogues") else None
+    turns = tables.row_groups(table, ("turns",)) if table else ()
     shares = {kind: folded(spans.hours_by(kind), ROWS) for kind in ("dataset", "language")}
-    failed = spans.database.sql(
-        f"SELECT {', '.join(broken.COLUMNS)} FROM ledger WHERE recording IN "
-        "(SELECT recording FROM ledger WHERE outcome = 'failed')"
-    ).to_arrow_table()
     context: JsonObject = {  # the variables of page.html
-        "request": request,
-        "steps": funnel(request.counts, meanings),
+        "version": version,
+        "run": run,
+        "counts": counts,
+        "summary": ended,
+        "scores": summary.errors_of(version) if version else {},
+        "libraries": described.get("libraries"),
+        "steps": funnel(counts, meanings),
         "counted": counted,
         "words": number_words,
-        "broken": [Broken(*map(masking.text, one)) for one in broken.of_ledger(failed, FAILED)],
+        "broken": _failed(spans),
         "shares": shares,
         "languages": [*source_languages.of_sources(job).items()],
-        "speakers": request.counts.get("speakers", {}),
+        "speakers": counts.get("speakers", {}),
         "dialogues": described.get("dialogues"),
-        "silent_backchannels": 0,
-        "measured": _measured(spans, request, about) if len(spans.seconds) else None,
+        "silent_backchannels": composition.silent_backchannels(turns),
+        "measured": _measured(spans, counts, about) if len(spans.seconds) else None,
         "labels": _labels(spans, described.get("annotations", {})),
         "agreeing": measure_charts.of_agreement(spans),
         "frequent": frequent or (),
         "longest_text": LONGEST_TEXT,
-        "settings": masking.text(request.settings)[:SETTINGS],
+        "settings": masking.text(settings)[:SETTINGS],
         "clips": chosen,
         "clip_table": clip_table,
         "about": about,
-        "reasons": clip_table.groups(request.counts, chosen),
-        "work": worker_time.page_data(request.metrics),
+        "reasons": clip_table.groups(counts, chosen),
+        "work": worker_time.page_data(metrics),
         "kilobits": clips.BIT_RATE // 1000,
         "megabytes": BYTES // 1_000_000,
         "left_out": len(chosen),
     }
-    if version and context["dialogues"]:
-        turns = tables.row_groups(version / UTTERANCES_FILE, ("turns",))
-        context["silent_backchannels"] = composition.silent_backchannels(turns)
     for sample in chosen:  # placeholders with the length of a player without its data
         sample.media = clips.Media(why="-" * PLAYER)
     bare = _render(context)
     context["left_out"] = clip_table.embed(job.out, chosen, limit - len(bare) - 1)
     return _render(context)
+
+
+def _counted(job: Job, version: Path | None) -> tuple[Summary, Spans]:
+    """The counts and the spans of a version, or of the work done so far."""
+    shards = manifest.shards(job.out)
+    counts: Summary
+    if version:
+        counts = versions.described(version)
+        ledger = tables.row_groups(version / LEDGER_FILE, LEDGER.names)
+    else:
+        every = pa.concat_tables([LEDGER.empty_table(), *foreseen.unpublished(job, shards)])
+        counts, ledger = summary.of_ledger(every), iter([every])
+    schema = limits.outcomes_schema(job)
+    with foreseen.version(job, shards) as next_version:
+        return counts, Spans(job, schema, next_version.utterances(schema.names), ledger)
+
+
+def _failed(spans: Spans) -> list[Broken]:
+    failed = spans.database.sql(
+        f"SELECT {', '.join(broken.COLUMNS)} FROM ledger WHERE recording IN "
+        "(SELECT recording FROM ledger WHERE outcome = 'failed')"
+    ).to_arrow_table()
+    return [Broken(*map(masking.text, one)) for one in broken.of_ledger(failed, FAILED)]
 
 
 def _labels(spans: Spans, annotations: Mapping[str, JsonObject]) -> dict[str, list[Hours]]:
@@ -136,7 +146,7 @@ def _labels(spans: Spans, annotations: Mapping[str, JsonObject]) -> dict[str, li
     return {name: rows for name, rows in labels.items() if rows}
 
 
-def _measured(spans: Spans, request: Request, about: Mapping[str, tuple[str, str]]) -> JsonObject:
+def _measured(spans: Spans, counts: Summary, about: Mapping[str, tuple[str, str]]) -> JsonObject:
     """The section of measures; `about`: (unit, meaning) by measure."""
     about = {**about, "chars_per_second": measure_charts.CHARS_PER_SECOND}
     measures: list[JsonObject] = []
@@ -154,7 +164,7 @@ def _measured(spans: Spans, request: Request, about: Mapping[str, tuple[str, str
             {**histogram, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
         )
     now = measure_charts.kept_now(spans)
-    packaged = request.counts["seconds"]["packaged"] / 3600
+    packaged = counts["seconds"]["packaged"] / 3600
     names: dict[str, list[str | None]] = {}
     for kind, group, _ in spans.groups:
         names.setdefault(kind, []).append(group)

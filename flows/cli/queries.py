@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...tasks import plugins, storage
 from ...tasks.accounting import summary
@@ -20,12 +19,14 @@ from ...tasks.insight import comparing
 from ...tasks.insight.estimating.what_if import kept, with_same_texts
 from ...tasks.publish import foreseen
 from ...tasks.publish.dataset import datacard
+from ...tasks.publish.published import Dataset
 from ...tasks.publish.reason_meanings import MEANINGS
 from ...tasks.publish.upkeep import forget as forgetting
 from ...tasks.publish.upkeep import prune as pruning
 from ...tasks.publish.upkeep.prune import KeptSettings
 from ...tasks.shard_store import annotated, clip_choice, decision_log, enhanced, manifest, recipe
 from ...tasks.storage import lock, tables, versions
+from ...tasks.storage.queries import literal
 from ...tasks.storage.versions import Proved
 from ..run import ledger_items, plans, run_folder
 from ..settings import PrepareSettings, assign, parse
@@ -165,10 +166,11 @@ def _failed_in_filters(newest: Path | None) -> int:
     """Recordings of a version whose failure may be that of a filter: a crash, a time-out."""
     if newest is None:
         return 0
-    in_filters = (pc.field("outcome") == "failed") & (pc.field("stage") == "filter")
-    failed = in_filters & ~pc.field("reason").isin(IN_THE_FILE)
-    ledger = tables.read(newest / LEDGER_FILE, columns=["recording"], filters=failed)
-    return len(ledger["recording"].unique())
+    failed = Dataset(newest).query(
+        "SELECT DISTINCT recording FROM ledger WHERE outcome = 'failed' AND stage = 'filter' "
+        f"AND reason NOT IN ({', '.join(map(literal, IN_THE_FILE))})"
+    )
+    return int(failed.num_rows)
 
 
 def data_list(

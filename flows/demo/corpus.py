@@ -21,10 +21,10 @@ from ...tasks import storage
 from ...tasks.base import environment
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.speech import espeak
 from ...tasks.storage import write_atomic
-from ...tasks.text import _espeak
 
-RATE = _espeak.RATE
+RATE = espeak.RATE
 SCALE = np.float32(32768)  # of int16
 
 Samples = NDArray[np.float32]  # (frames,) or (frames, channels), -1..1
@@ -82,7 +82,7 @@ def speak(lines: list[Line]) -> list[Samples]:
     if find_spec("espeakng_loader") is None:
         raise ConfigError("the demo needs a voice: pip install 'uttermill[demo]'")
     child = subprocess.run(
-        environment.python(_espeak.__file__, "speak"),
+        environment.python(espeak.__file__, "speak"),
         env=environment.of_child(),
         input=json.dumps([asdict(line) for line in lines]).encode(),
         capture_output=True,

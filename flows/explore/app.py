@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -18,7 +17,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from ...tasks.audio import write_wav_bytes
 from ...tasks.base.errors import ConfigError, MillError
@@ -33,10 +33,9 @@ from .loading import Column, SqlValue
 from .looking import Looking, alone
 from .responses import HANDLERS, answer, parsed
 
-KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 2_000_000  # bytes of a request, at most
 HEAVY = 4  # responses with audio, and exports, made at the same time; others wait
-WEB = resources.files("uttermill.flows.explore") / "web"
+WEB = Path(__file__).with_name("web")
 
 Asking = Callable[[Corpus, Items, query.Parameters], JsonObject]
 Storing = Callable[[Corpus, Items, JsonObject], JsonObject]
@@ -57,14 +56,6 @@ class Explorer:
     def page(self, request: Request) -> Response:
         text = (WEB / "index.html").read_text(encoding="utf-8")
         return Response(text.replace("{{base}}", f"/{self.token}/"), media_type="text/html")
-
-    def file(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        kind = KINDS.get(Path(name).suffix)
-        names = {path.name for path in WEB.iterdir()}  # no name with `..` or `/` is among them
-        if kind is None or name not in names:
-            raise HTTPException(404, "there is no such file")
-        return Response((WEB / name).read_bytes(), media_type=kind)
 
     def about(self, request: Request) -> Response:
         """Response to the page's first request: versions, columns, values, limits."""
@@ -225,7 +216,7 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/reviews", e.reviews, methods=["GET"]),
         Route("/api/reviews", e.storing(store_decision), methods=["POST"]),
         Route("/api/reviews/selection", e.storing(store_selection), methods=["POST"]),
-        Route("/{name}", e.file),
+        Mount("/", StaticFiles(directory=WEB)),
     ]
     return Gate(Starlette(routes=routes, exception_handlers=HANDLERS), explorer.token)
 

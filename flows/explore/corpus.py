@@ -54,6 +54,13 @@ class Run:
     job: Job | None
 
 
+@lru_cache(1)
+def _shards(out: Path, run: Run | None) -> dict[str, str]:
+    """The shard of each recording, as of the last run."""
+    shards = manifest.shards(out)
+    return {name: shard for shard in shards for name in manifest.recordings(out, shard)}
+
+
 @lru_cache(HELD)
 def _decided(run: Run, shard: str, recording: str) -> Mapping[str, Utterance]:
     if run.job is None:
@@ -102,7 +109,6 @@ class Corpus:
 
     def __init__(self, out: Path, home: Path, readable: Sequence[Path] | None = None) -> None:
         self.out, self._home = out, home
-        self._shards: dict[str, str] = {}  # by recording
         self._run: Run | None = None
         if readable is None:  # the folder may be a user's link to a larger disk
             local = storage.store_of(out).mounted(out) is not None
@@ -156,18 +162,9 @@ class Corpus:
         result: T = self._made[key]
         return result
 
-    def _shard_of(self, recording: str) -> str | None:
-        if recording not in self._shards:
-            self._shards = {
-                name: shard
-                for shard in manifest.shards(self.out)
-                for name in manifest.recordings(self.out, shard)
-            }
-        return self._shards.get(recording)
-
     def locator(self, recording: str) -> Locator | None:
         """Where a recording's bytes lie; None if no checkpoint has it."""
-        if (shard := self._shard_of(recording)) is not None:
+        if (shard := _shards(self.out, self.run()).get(recording)) is not None:
             for row in manifest.listed(self.out, shard).to_pylist():
                 if row["recording"] == recording:
                     return locator_of(row, AUDIBLE)
@@ -177,7 +174,7 @@ class Corpus:
         """The shard of a recording, and its utterances by id, as the last run judged them: a run
         may end while the explorer is open."""
         run = self.run()
-        shard = self._shard_of(recording) if run is not None else None
+        shard = _shards(self.out, run).get(recording)
         return (shard, _decided(run, shard, recording)) if run and shard else ("", {})
 
     def utterance(self, recording: str, key: str | None) -> tuple[str, Utterance] | None:

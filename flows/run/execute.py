@@ -30,6 +30,7 @@ from ...tasks.insight import source_languages
 from ...tasks.plugins import trusted
 from ...tasks.publish import speakers
 from ...tasks.publish.dataset import reader_drops
+from ...tasks.publish.published import Dataset
 from ...tasks.recording import unreachable
 from ...tasks.runs.executor import Alone, LastBegun, Published, WorkersNeeded
 from ...tasks.settings.job import Job
@@ -234,11 +235,7 @@ def _broken(published: Published) -> list[dict[str, str]]:
     if not published.summary["recordings"]["failed"]:
         return []
     with _spared_unless_new(published, "the broken files"):
-        path = published.path / LEDGER_FILE
-        failed = pc.field("outcome") == "failed"
-        names = tables.read(path, columns=["recording"], filters=failed)["recording"].unique()
-        theirs = pc.field("recording").isin(names)
-        ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
+        ledger = Dataset(published.path).query(broken.ROWS)
         return [file._asdict() for file in broken.of_ledger(ledger)]
     return []
 

@@ -12,6 +12,11 @@ from .ledger import SOUND
 
 FIRST = 10  # failed recordings that a run's output names
 COLUMNS = ["recording", "source_path", "outcome", "stage", "reason", "detail"]
+#: SQL over a ledger: what `of_ledger` reads.
+ROWS = (
+    f"SELECT {', '.join(COLUMNS)} FROM ledger WHERE recording IN "
+    "(SELECT recording FROM ledger WHERE outcome = 'failed')"
+)
 
 
 class Broken(NamedTuple):
@@ -42,7 +47,7 @@ class BrokenCount:
 
 def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
     """The first recordings that failed as a whole: none of their spans is packaged, dropped or
-    pending. `ledger`: its COLUMNS."""
+    pending. `ledger`: its ROWS."""
     outcome = ledger["outcome"]
     good = pc.is_in(outcome, pa.array(SOUND))
     whole = pc.invert(pc.is_in(ledger["recording"], pc.unique(ledger["recording"].filter(good))))

@@ -66,7 +66,8 @@ class Dataset:
         fits neither into memory nor into the temporary folder.
         """
         with queries.tables(readable=[self.path]) as database:
-            for name, file in (("utterances", UTTERANCES_FILE), ("ledger", LEDGER_FILE)):
+            files = (("utterances", UTTERANCES_FILE), ("ledger", LEDGER_FILE))
+            for name, file in (pair for pair in files if pair[0] in sql.lower()):
                 place = storage.store_of(self.path).mounted(self.path / file)
                 if place is None or queries.is_pattern(place):
                     database.register(name, tables.read(self.path / file))

@@ -21,12 +21,12 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from threading import Lock
 
 from ..base import environment
 from ..base.errors import ConfigError
 from ..plugins.annotation_kinds import Text
+from ..speech import espeak
 from . import WORDS, Limit, Rule, ScoredTranscript, StageSettings, Threshold
 
 LIBRARY = "espeakng-loader"
@@ -116,7 +116,7 @@ def _phonemes(text: str, voices: tuple[str, ...], stress: bool, punctuation: boo
 
 
 class Child:
-    """The process of `_espeak`, started when it is first needed, and again after a crash."""
+    """The process of `espeak`, started when it is first needed, and again after a crash."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -134,9 +134,8 @@ class Child:
         """The answer; empty if the process ended."""
         if self._process is None or self._process.poll() is not None:
             self.close()
-            script = Path(__file__).with_name("_espeak.py")
             self._process = subprocess.Popen(
-                environment.python(str(script)),
+                environment.python(espeak.__file__),
                 env=environment.of_child(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -130,11 +130,9 @@ def plan(job: Job) -> None:
 
 
 def report(job: Job) -> None:
-    from uttermill.flows.run import report as request
-    from uttermill.tasks.insight import report as page
+    from uttermill.flows.run import report as reports
 
-    run = job.out / "runs" / "bench"
-    page.build(request.request(job, run))
+    reports.page(job, job.out / "runs" / "bench")
 
 
 def estimate(job: Job, workers: int) -> dict[str, Spent]:

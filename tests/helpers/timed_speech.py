@@ -1,7 +1,7 @@
 """espeak-ng with the times of what it says: samples, phones and words of each line.
 
 It runs as a child process, as the demo's voice does, and for the same reasons
-(`tasks/text/_espeak.py`): JSON on stdin; on stdout for each line one of JSON and its PCM.
+(`tasks/speech/espeak.py`): JSON on stdin; on stdout for each line one of JSON and its PCM.
 """
 
 import ctypes

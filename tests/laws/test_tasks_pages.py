@@ -17,7 +17,7 @@ from tests import pages
 from tests.helpers import corpus, tiers
 from uttermill.flows import cli
 from uttermill.flows.cli.command_line import parser as command_parser
-from uttermill.flows.demo import voice
+from uttermill.flows.demo import corpus as demo
 from uttermill.flows.demo.corpus import Line, speak
 from uttermill.flows.run import launch, run_folder
 from uttermill.flows.settings import PrepareSettings
@@ -65,7 +65,7 @@ def talk(folder: Path, count: int = 2) -> None:
     folder.mkdir(parents=True)
     said = speak([Line(TALK, "en-us", 150 + 10 * n) for n in range(count)])
     for number, samples in enumerate(said):
-        sf.write(folder / f"talk{number}.wav", samples, voice.RATE)
+        sf.write(folder / f"talk{number}.wav", samples, demo.RATE)
 
 
 def kaldi(folder: Path) -> None:

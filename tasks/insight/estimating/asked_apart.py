@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
@@ -48,22 +47,15 @@ def _answers(asked: str, locators: Sequence[str]) -> list[Any]:
     if not locators:
         return []
     lines = "".join(f"{json.dumps(locator)}\n" for locator in locators)
-    with subprocess.Popen(
-        environment.python("-m", __name__, asked),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment.of_child(),
-    ) as child:
-        limit = threading.Timer(PATIENCE, child.kill)
-        limit.start()
-        try:
-            printed, _ = child.communicate(lines)
-        finally:
-            limit.cancel()
-            child.kill()
-    whole = printed[: printed.rfind("\n") + 1]  # an incomplete last line is not an answer
+    words, child = environment.python("-m", __name__, asked), environment.of_child()
+    try:
+        done = subprocess.run(
+            words, input=lines.encode(), env=child, capture_output=True, timeout=PATIENCE
+        )
+        printed = done.stdout
+    except subprocess.TimeoutExpired as late:
+        printed = late.stdout or b""
+    whole = printed[: printed.rfind(b"\n") + 1]  # an incomplete last line is not an answer
     return [json.loads(line) for line in whole.splitlines()]
 
 

@@ -125,10 +125,7 @@ def _counted(job: Job, version: Path | None) -> tuple[Summary, Spans]:
 
 
 def _failed(spans: Spans) -> list[Broken]:
-    failed = spans.database.sql(
-        f"SELECT {', '.join(broken.COLUMNS)} FROM ledger WHERE recording IN "
-        "(SELECT recording FROM ledger WHERE outcome = 'failed')"
-    ).to_arrow_table()
+    failed = spans.database.sql(broken.ROWS).to_arrow_table()
     return [Broken(*map(masking.text, one)) for one in broken.of_ledger(failed, FAILED)]
 
 

@@ -1,32 +1,34 @@
 """Counts the clips that the usual readers of a version's formats would drop, and names a remedy.
 
-Reads columns of `utterances.parquet` a row group at a time, so that memory does not grow with the
-version. Each warning names a setting of uttermill and one of the trainer.
+Each warning names a setting of uttermill and one of the trainer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TypedDict, cast
 
 from ... import plugins
 from ...base import language_codes
-from ...base.arrays import Float64s, Int64s
 from ...base.counting import counted
-from ...base.schema import UTTERANCES_FILE
 from ...plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from ...settings import Plugin
-from ...storage import tables
+from ...storage.queries import literal
+from ..published import Dataset
 
-COLUMNS = ("split", "text", "num_samples", "sample_rate", "language")
+_FRAMES = f"num_samples / sample_rate * {FRAMES_PER_SECOND}"
+_WHITE = literal("".join(filter(str.isspace, map(chr, range(0x3001)))))
+_CHARACTERS = f"length(trim(coalesce(text, ''), {_WHITE}))"
+#: SQL of every `Measure` of a clip.
+MEASURES = {
+    "seconds": "num_samples / sample_rate",
+    "frames": _FRAMES,
+    "characters": _CHARACTERS,
+    "characters_per_frame": f"coalesce({_CHARACTERS} / nullif({_FRAMES}, 0), 0)",
+}
 #: Settings of segmenters that make clips shorter, and longer.
 SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
 LONGER = ("min_seconds",)
-
-Values = Mapping[str, Float64s]
 
 
 class ReaderDrop(TypedDict):
@@ -43,81 +45,42 @@ class ReaderDrop(TypedDict):
 
 def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[ReaderDrop]:
     """One entry for each bound that drops clips of a split, in the order of formats and splits."""
-    resolved = {plugin.use: plugins.FORMATS.resolve(plugin) for plugin in formats}
-    readers = {use: module.reader(settings) for use, (module, settings) in resolved.items()}
-    limits = {use: reader for use, reader in readers.items() if reader is not None}
     entries: list[ReaderDrop] = []
-    for (use, split), counts in _count(version, limits).items():
-        reader, (clips, foreign, *all_dropped) = limits[use], counts.tolist()
-        bounds = zip(reader.bounds, all_dropped, strict=True)
-        drops: list[tuple[str, float | None, int, str]] = [
-            ("language", None, foreign, _other_language(use, split, reader, foreign, clips)),
-            *(
-                (b.setting, b.limit, n, _sentence(use, split, reader, b, n, clips, segmenter))
-                for b, n in bounds
-            ),
-        ]
-        entries += [
-            {
-                "format": use,
-                "split": split,
-                "clips": clips,
-                "dropped": dropped,
-                "setting": setting,
-                "limit": limit,
-                "warning": warning,
-            }
-            for setting, limit, dropped, warning in drops
-            if dropped
-        ]
+    for use, (module, settings) in {p.use: plugins.FORMATS.resolve(p) for p in formats}.items():
+        if (reader := module.reader(settings)) is None:
+            continue
+        for split, counts in _count(version, reader).items():
+            clips = counts.total()
+            about = {"format": use, "split": split, "clips": clips}
+            if n := counts[0]:
+                says = _other_language(use, split, reader, n, clips)
+                entry = {"dropped": n, "setting": "language", "limit": None, "warning": says}
+                entries.append(cast(ReaderDrop, {**about, **entry}))
+            for place, bound in enumerate(reader.bounds, 1):
+                if n := counts[place]:
+                    says = _sentence(use, split, reader, bound, n, clips, segmenter)
+                    entry = {"dropped": n, "setting": bound.setting, "limit": bound.limit}
+                    entries.append(cast(ReaderDrop, {**about, **entry, "warning": says}))
     return entries
 
 
-def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], Int64s]:
-    """For each (format, split), the number of clips, of clips that the reader drops for their
-    language, and of clips that each bound drops from the rest; int64 [2 + bounds]. In the order of
-    formats, then of splits."""
-    if not limits:
-        return {}
-    counts: dict[tuple[str, str], Int64s] = {}
-    for batch in tables.row_groups(version / UTTERANCES_FILE, COLUMNS):
-        values = measures(batch)
-        splits = batch["split"].to_numpy(zero_copy_only=False)
-        languages = pc.unique(batch["language"]).to_pylist()
-        for use, reader in limits.items():
-            taken = np.ones(len(batch), bool)  # whether the reader takes each clip's language
-            if (codes := reader.languages) is not None:
-                some = [name for name in languages if language_codes.base(name or "") in codes]
-                taken = pc.is_in(batch["language"], pa.array(some, pa.string())).to_numpy(False)
-            for split in pc.unique(batch["split"]).to_pylist():
-                if reader.splits is not None and split not in reader.splits:
-                    continue
-                inside = splits == split
-                remaining = inside & taken
-                dropped = [inside.sum(), (inside & ~taken).sum()]
-                for bound in reader.bounds:
-                    value, limit = values[bound.measure], bound.limit
-                    beyond = remaining & (value < limit if bound.side == "min" else value > limit)
-                    dropped.append(beyond.sum())
-                    remaining &= ~beyond
-                counts[use, split] = counts.get((use, split), 0) + np.array(dropped, np.int64)
-    order = list(limits)
-    return dict(sorted(counts.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
-
-
-def measures(batch: pa.Table) -> dict[str, Float64s]:
-    """Every `Measure` of the rows; float64 [rows]."""
-    text = pc.utf8_trim_whitespace(pc.fill_null(batch["text"], ""))
-    characters = pc.utf8_length(text).to_numpy(zero_copy_only=False).astype(np.float64)
-    seconds = batch["num_samples"].to_numpy() / batch["sample_rate"].to_numpy()
-    frames = seconds * FRAMES_PER_SECOND
-    rate = np.divide(characters, frames, out=np.zeros_like(frames), where=frames > 0)
-    return {
-        "seconds": seconds,
-        "frames": frames,
-        "characters": characters,
-        "characters_per_frame": rate,
-    }
+def _count(version: Path, reader: ReaderLimits) -> dict[str, Counter[int | None]]:
+    """For each split, the number of clips by what drops them: 0 their language, from 1 on the first
+    of the bounds that they break, None nothing."""
+    query, codes = Dataset(version).query, reader.languages
+    languages = query("SELECT DISTINCT language FROM utterances")["language"].to_pylist()
+    foreign = [n or "" for n in languages if codes and language_codes.base(n or "") not in codes]
+    tests = [f"coalesce(language, '') IN ({', '.join(map(literal, foreign)) or 'NULL'})"]
+    for bound in reader.bounds:
+        sign = "<" if bound.side == "min" else ">"
+        tests.append(f"{MEASURES[bound.measure]} {sign} '{bound.limit!r}'::DOUBLE")
+    cases = " ".join(f"WHEN {test} THEN {place}" for place, test in enumerate(tests))
+    sql = f"SELECT split, CASE {cases} END AS place, count(*) AS n FROM utterances GROUP BY ALL"
+    counts: dict[str, Counter[int | None]] = {}
+    for row in query(f"{sql} ORDER BY split").to_pylist():
+        if reader.splits is None or row["split"] in reader.splits:
+            counts.setdefault(row["split"], Counter())[row["place"]] = row["n"]
+    return counts
 
 
 def _other_language(use: str, split: str, reader: ReaderLimits, dropped: int, clips: int) -> str:

@@ -25,35 +25,34 @@ from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from ...formats import Output, OutputShard
 from ...plugins.trusted import Untrusted
 from ...settings import Plugin
-from ...storage import queries, tables, versions
+from ...storage import tables, versions
 from .. import leaks
 from ..choosing import components, split_input, splits
 from ..choosing.components import KINDS, SPEAKER, Names, Nodes, SplitTable
 from ..dataset import datacard
 from ..output_shards import format_shards
 from ..output_shards.layout import PublishedShard, published_shards
+from ..published import Dataset
 from ..speakers import Speakers
 
 #: Folders and endings of files that readers add: Energon's metadata, indexes of tars, VITS'
 #: features.
 SIDE_FOLDERS = (".nv-meta", ".cache")
 SIDE_ENDINGS = (".idx", ".index", ".spec.pt")
-
-
-CLIP_TABLES = ("clips", UTTERANCES_FILE, "id"), ("packaged", LEDGER_FILE, "utterance")
-#: SQL over these two tables (id, channel): rows, if there is this fault.
+#: SQL over the version's tables: rows, if there is this fault.
 CLIP_FAULTS = {
     "utterances.parquet and the ledger differ in the channel of a clip": (
-        "SELECT 1 FROM packaged LEFT JOIN clips USING (id) WHERE packaged.channel IS NOT NULL "
-        "AND clips.channel IS DISTINCT FROM packaged.channel LIMIT 1"
+        "SELECT 1 FROM ledger LEFT JOIN utterances ON utterances.id = ledger.utterance "
+        "WHERE ledger.outcome = 'packaged' AND ledger.channel IS NOT NULL "
+        "AND utterances.channel IS DISTINCT FROM ledger.channel LIMIT 1"
     ),
     "an id occurs twice in utterances.parquet": (
-        "SELECT 1 FROM clips GROUP BY id HAVING count(*) > 1 LIMIT 1"
+        "SELECT 1 FROM utterances GROUP BY id HAVING count(*) > 1 LIMIT 1"
     ),
     "utterances.parquet and the ledger differ in what was packaged": (
-        "SELECT 1 FROM (SELECT DISTINCT id, 1 AS one FROM clips) AS a "
-        "FULL JOIN (SELECT DISTINCT id, 1 AS one FROM packaged) AS b USING (id) "
-        "WHERE a.one IS NULL OR b.one IS NULL LIMIT 1"
+        "SELECT 1 FROM (SELECT DISTINCT id FROM utterances) AS clip FULL JOIN "
+        "(SELECT DISTINCT utterance FROM ledger WHERE ledger.outcome = 'packaged') AS span "
+        "ON clip.id = span.utterance WHERE clip.id IS NULL OR span.utterance IS NULL LIMIT 1"
     ),
 }
 
@@ -112,9 +111,10 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
             faults.append(f"dataset.json's {name} are not those of the ledger")
     if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
-    faults += _clips(version)  # frees its tables before those of the splits are made
+    columns = leaks.columns(tables.schema(version / UTTERANCES_FILE).names)
+    query = Dataset(version).query
+    faults += [fault for fault, sql in CLIP_FAULTS.items() if query(sql).num_rows]
     if splits.FILE in described["files"]:
-        columns = leaks.columns(tables.schema(version / UTTERANCES_FILE).names)
         faults += split_faults(
             lambda: tables.row_groups(version / UTTERANCES_FILE, columns),
             partial(tables.row_groups, version / splits.FILE),
@@ -122,20 +122,6 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
             leaks.linked(version, columns),
         )
     return faults
-
-
-def _clips(version: Path) -> list[str]:
-    """Faults where the utterances and the ledger's packaged rows differ in ids or channels."""
-    with queries.tables() as database:
-        for table, file, name in CLIP_TABLES:
-            database.execute(f"CREATE TABLE {table} (id VARCHAR, channel INTEGER)")
-            columns = [name, "channel", *(["outcome"] if file == LEDGER_FILE else [])]
-            for rows in tables.row_groups(version / file, columns):
-                if file == LEDGER_FILE:
-                    rows = rows.filter(pc.equal(rows["outcome"], "packaged"))
-                clips = pa.table({"id": rows[name], "channel": rows["channel"]})
-                queries.add(database, table, clips)
-        return [fault for fault, sql in CLIP_FAULTS.items() if database.execute(sql).fetchone()]
 
 
 def _unread(version: Path, described: DatasetJson, seen: Collection[str]) -> list[str]:

@@ -92,13 +92,13 @@ def speak(library: ctypes.CDLL, lines: Iterable[dict[str, Any]]) -> Iterator[byt
     library.espeak_Synth.argtypes = [text, *sizes, place, place]
     blocks: list[bytes] = []
 
-    @ctypes.CFUNCTYPE(ctypes.c_int, place, ctypes.c_int, place)
     def keep(samples: int | None, count: int, events: int | None) -> int:
         if samples and count > 0:
             blocks.append(ctypes.string_at(samples, 2 * count))
         return 0  # go on
 
-    library.espeak_SetSynthCallback(keep)
+    kept = ctypes.CFUNCTYPE(ctypes.c_int, place, ctypes.c_int, place)(keep)
+    library.espeak_SetSynthCallback(kept)
     for line in lines:
         blocks.clear()
         if library.espeak_SetVoiceByName(line["voice"].encode()):

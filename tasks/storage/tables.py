@@ -103,10 +103,13 @@ ROWS = 1 << 15  # least number of rows of a row group of a version's tables, but
 
 
 @contextmanager
-def row_group_writer(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
-    """Writes a Parquet file into a local folder: each call writes a row group."""
+def row_group_writer(
+    path: Path, schema: pa.Schema, **options: object
+) -> Iterator[Callable[[pa.Table], None]]:
+    """Writes a Parquet file into a local folder: each call writes a row group; `options` as for
+    `pyarrow.parquet.ParquetWriter`."""
     path.unlink(missing_ok=True)  # a dead worker's file
-    with pq.ParquetWriter(path, schema, compression="zstd") as out:
+    with pq.ParquetWriter(path, schema, compression="zstd", **options) as out:
 
         def write(rows: pa.Table) -> None:
             out.write_table(rows.combine_chunks(), max(len(rows), 1))

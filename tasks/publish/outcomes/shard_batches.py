@@ -44,6 +44,7 @@ from ...storage import sorted_keys, tables
 from ..corpus import limits, rejections
 
 AT_ONCE = 8  # shards in a batch
+MAGIC = b"ARROW1\0\0"  # with which an Arrow file begins; its schema comes next
 AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
 STATED = "stated"  # column with the language that the source states
 LIMITS, SPANS = "limits.arrow", "spans.arrow"
@@ -231,12 +232,12 @@ class ShardBatch:
 
 
 def _table(file: pa.NativeFile, columns: Sequence[str] | None) -> pa.Table:
-    whole = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
-    if columns is None:
-        return whole.read_all()
-    fields = [index for index, column in enumerate(whole.schema.names) if column in columns]
-    some = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-    return pa.ipc.open_file(file, options=some).read_all()
+    options = pa.ipc.IpcReadOptions(use_threads=False)
+    if columns is not None:
+        file.seek(len(MAGIC))
+        names = pa.ipc.read_schema(file).names
+        options.included_fields = [n for n, name in enumerate(names) if name in columns]
+    return pa.ipc.open_file(file, options=options).read_all()
 
 
 def home(out: Path) -> Path:

@@ -7,6 +7,7 @@ applied. Missing results make an utterance pending; a stage computes them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -84,14 +85,16 @@ class ShardView(StoredShard):
                 continue
             given = segments_of(recording)
             utterances = [*self._uttered(recording, cut, given)]
-            seen: set[str] = set()
+            seen = Counter[str]()
             for utterance in utterances:
                 utterance.outcome = self._filter_outcome(utterance, cut)
                 if given:
-                    # All segments that begin beyond the end are the same empty span.
-                    if utterance.id in seen and utterance.start < utterance.end:
-                        utterance.outcome = Outcome("failed", "filter", DUPLICATE_SEGMENT)
-                    seen.add(utterance.id)
+                    seen[utterance.id] += 1
+                    if (number := seen[utterance.id]) > 1:
+                        # All segments that begin beyond the end are the same empty span.
+                        if utterance.start < utterance.end:
+                            utterance.outcome = Outcome("failed", "filter", DUPLICATE_SEGMENT)
+                        utterance.id += f"_{number}"  # so that an id is that of one row
             yield utterances
 
     def _windows(self, cut: Cut, audio: AudioRecipe) -> dict[tuple[int, int], Window]:

@@ -167,7 +167,8 @@ def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> Non
     span = {"audio_filepath": str(own / "in" / "r09.wav"), "offset": 0.5, "duration": 1.0}
     lines = [
         {**span, "text": "one", "speaker": "a"}, {**span, "text": "two", "speaker": "b"},
-        {**span, "offset": 0.6, "text": "x"},
+        {**span, "offset": 0.6, "text": "x"}, {**span, "offset": 50.0, "text": "y"},
+        {**span, "offset": 60.0, "text": "z"},
     ]  # fmt: skip
     path = own / "list.jsonl"
     corpus.jsonl(path, lines)
@@ -179,8 +180,11 @@ def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> Non
     assert sorted(row["text"] for row in corpus.utterances(published.path)) == ["one", "x"]
     reasons = published.summary["reasons"]
     assert reasons["filter.duplicate_segment"] == {"items": 1, "seconds": 0.0}
+    assert reasons["filter.segment_outside_audio"] == {"items": 2, "seconds": 0.0}
     assert counts["resample"] == (2, 0)
     assert verify(published.path) == []
+    clips = [row["utterance"] for row in corpus.ledger(published.path) if row["utterance"]]
+    assert len({*clips}) == len(clips) == 5
 
 
 @pytest.mark.full

@@ -37,8 +37,12 @@ def init(args: argparse.Namespace) -> JsonObject:
     regular.check(path, follows=False)
     if path.exists() and not args.force:
         raise ConfigError(f"{path} is there already; name another file, or give --force")
+    others = f"is not one of {', '.join(PURPOSES)}"
     purpose = args.purpose or _answer(
-        "What is it for: asr, tts or vc (voice conversion)?", "asr", "--for", _purpose_fault
+        "What is it for: asr, tts or vc (voice conversion)?",
+        "asr",
+        "--for",
+        lambda text: None if text in PURPOSES else f"{text!r} {others}",
     )
     codes = args.languages
     if not codes and purpose != "vc":
@@ -95,10 +99,6 @@ def _verdicts(languages: list[str]) -> str:
         for plugin in TranscribeSettings().verdicts
     )
     return "\n".join(lines)
-
-
-def _purpose_fault(answer: str) -> str | None:
-    return None if answer in PURPOSES else f"{answer!r} is not one of {', '.join(PURPOSES)}"
 
 
 def _codes(answer: str) -> list[str]:

@@ -84,19 +84,14 @@ def item_rows(
     return ledger_items.rows(spans, ledger_items.read_skipped(out), reason, dataset)
 
 
-def reasons(out: Path) -> list[str]:
-    codes = {f"shard.{file.reason}" for file in ledger_items.read_skipped(out)}
+def known(out: Path) -> tuple[list[str], list[str]]:
+    """The datasets and the reasons of all items."""
+    skipped, keys = ledger_items.read_skipped(out), ["dataset", "stage", "reason"]
+    names = {(file.dataset, f"shard.{file.reason}") for file in skipped}
     for part in _items(out):
-        pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
-        codes |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
-    return sorted(codes)
-
-
-def datasets(out: Path) -> list[str]:
-    names = {file.dataset for file in ledger_items.read_skipped(out)}
-    for part in _items(out):
-        names |= {*part["dataset"].unique().to_pylist()}
-    return sorted(names)
+        rows = part.select(keys).group_by(keys).aggregate([]).to_pylist()
+        names |= {(row["dataset"], f"{row['stage']}.{row['reason']}") for row in rows}
+    return sorted({dataset for dataset, _ in names}), sorted({reason for _, reason in names})
 
 
 def _published(out: Path) -> Path | None:
@@ -141,7 +136,14 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     with versions.reading(newest):
         before, after = kept(job, with_same_texts(job, asked))
         lacking = after["unmeasured"]
-        tried_again = _failed_in_filters(newest) if lacking else 0
+        tried_again = 0
+        if lacking and newest is not None:
+            # Recordings whose failure may be that of a filter: a crash, a time-out.
+            failed = Dataset(newest).query(
+                "SELECT DISTINCT recording FROM ledger WHERE outcome = 'failed' "
+                f"AND stage = 'filter' AND reason NOT IN ({', '.join(map(literal, IN_THE_FILE))})"
+            )
+            tried_again = failed.num_rows
     if lacking > tried_again or before["unmeasured"]:
         why = "which change what is measured and not only a threshold"
         if before["unmeasured"]:
@@ -160,17 +162,6 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
         },
         "plan": plans.make(then, lenient=True),
     }
-
-
-def _failed_in_filters(newest: Path | None) -> int:
-    """Recordings of a version whose failure may be that of a filter: a crash, a time-out."""
-    if newest is None:
-        return 0
-    failed = Dataset(newest).query(
-        "SELECT DISTINCT recording FROM ledger WHERE outcome = 'failed' AND stage = 'filter' "
-        f"AND reason NOT IN ({', '.join(map(literal, IN_THE_FILE))})"
-    )
-    return int(failed.num_rows)
 
 
 def data_list(

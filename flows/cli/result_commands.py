@@ -51,14 +51,15 @@ def ledger(args: argparse.Namespace) -> Exit:
 
 
 def _none_because(args: argparse.Namespace, out: Path) -> str:
-    if args.dataset and args.dataset not in (datasets := queries.datasets(out)):
+    datasets, reasons = queries.known(out)
+    if args.dataset and args.dataset not in datasets:
         names = ", ".join(datasets) or "none yet"
         return f"No item is of the dataset {args.dataset!r}; the datasets here are {names}."
     if not args.reason:
         return "There are no items yet."
     where = f" in the dataset {args.dataset}" if args.dataset else ""
-    reasons = ", ".join(queries.reasons(out)) or "none yet"
-    return f"No item{where} has the reason {args.reason!r}; the reasons here are {reasons}."
+    named = ", ".join(reasons) or "none yet"
+    return f"No item{where} has the reason {args.reason!r}; the reasons here are {named}."
 
 
 def report(args: argparse.Namespace) -> Exit:

@@ -12,7 +12,7 @@ import csv
 import io
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from itertools import chain
@@ -42,19 +42,6 @@ COLUMNS = (
 )
 LEDGER = ("stage", "threshold", "detail", "channel", "track")
 SEPARATORS = ",;\t"
-#: How a column is called in the version's table, where it differs.
-_STORED = {
-    "reference": "CASE WHEN text_source = 'reference' THEN text END",
-    "heard": "hypothesis",
-    "limit": "threshold",
-}
-
-
-def _selected(name: str, columns: Mapping[str, object]) -> str:
-    if name == "reference":  # FIRST columns are always there
-        return _STORED[name]
-    stored = _STORED.get(name, name)
-    return identifier(stored) if stored in columns else "NULL"
 
 
 def _measures(job: Job) -> dict[tuple[str, str], list[str]]:
@@ -236,21 +223,22 @@ def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
         items, job = corpus.items(), corpus.job()
         decisions = decision_log.last(decision_log.of(out))
         measures = _measures(job) if job else {}
-        further = sorted({name for names in measures.values() for name in names} & {*items.columns})
-        shown = [
-            f"{_selected(name, items.columns)} AS {identifier(name)}"
-            for name in (*COLUMNS[:8], *COLUMNS[9:13], *COLUMNS[15:], *LEDGER)
-        ]
-        shown += [f"{identifier(name)} AS {identifier(f'measure {name}')}" for name in further]
+        names = {*COLUMNS, *LEDGER, "hypothesis", "text_source", *chain(*measures.values())}
+        shown = ", ".join(map(identifier, sorted(names & {*items.columns})))
         batches = corpus.batches(
-            f"SELECT {', '.join(shown)} FROM {items.name} WHERE {every} OR id IS NOT NULL "
+            f"SELECT {shown} FROM {items.name} WHERE {every} OR id IS NOT NULL "
             "ORDER BY recording, start, id"
         )
         for row in chain.from_iterable(batches):
             value, rules = row["value"], measures.get((row["stage"], row["reason"]), ())
-            named = (n for n in rules if value is not None and row.get(f"measure {n}") == value)
-            row["measure"] = next(named, None)
+            named = (name for name in rules if value is not None and row.get(name) == value)
             decision = decisions.get(row["id"])
-            row["decision"] = decision.decision if decision else None
-            row["text"] = decision.text if decision else None
-            yield {name: row[name] for name in (*COLUMNS, *LEDGER)}
+            told = {
+                "reference": row["text"] if row["text_source"] == "reference" else None,
+                "heard": row["hypothesis"],
+                "measure": next(named, None),
+                "limit": row["threshold"],
+                "decision": decision.decision if decision else None,
+                "text": decision.text if decision else None,
+            }
+            yield {name: told.get(name, row.get(name)) for name in (*COLUMNS, *LEDGER)}

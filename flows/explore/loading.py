@@ -131,7 +131,8 @@ def _parquet(
     storage.refuse_links(out / "manifests")
     with store.reading(version, wanted, home) as folder:
         for view in ("ledger", "utterances"):
-            pattern = parquet_glob(folder / f"{view}.parquet")
+            path = folder / f"{view}.parquet"  # or a folder of its parts
+            pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
             if cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
                 table = f"read_parquet({literal(pattern)}, union_by_name=true)"
                 views[view] = _view(cursor, view, table)
@@ -242,11 +243,6 @@ def _as(target: str, column: str) -> str:
     text = f"{column}::{TEXT}"
     cut = f"left({text}, {LONGEST}) || ' … (' || length({text}) || ' characters)'"
     return f"CASE WHEN length({text}) > {LONGEST} THEN {cut} ELSE {text} END"
-
-
-def parquet_glob(path: Path) -> str:
-    """A glob of a Parquet file, or of the folder of its parts under the same name."""
-    return str(path / "**" / "*.parquet") if path.is_dir() else str(path)
 
 
 def _select(views: Mapping[str, Types]) -> str:

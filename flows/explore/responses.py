@@ -71,17 +71,12 @@ def _failed(status: int, sentence: Callable[[Exception], str] = str) -> Handler:
     return lambda request, error: answer({"error": sentence(error)}, status)
 
 
-def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return answer({"error": error.detail}, error.status_code)
-
-
 _BROKEN = _failed(
     500, lambda error: f"DuckDB cannot read its file any more; start again: {first_line(error)}"
 )
 #: The response to each kind of error. `duckdb.Error`: an invalid pattern, or a value that does not
 #: fit its column.
-HANDLERS: dict[Any, Handler] = {
+HANDLERS: dict[Any, Any] = {
     Gone: _failed(404),
     Ended: _failed(503),
     ConfigError: _failed(400),
@@ -96,7 +91,7 @@ HANDLERS: dict[Any, Handler] = {
     duckdb.IOException: _BROKEN,
     duckdb.FatalException: _BROKEN,
     ClientDisconnect: _failed(400, lambda _: "the client closed the connection"),
-    HTTPException: _http,
+    HTTPException: lambda _, error: answer({"error": error.detail}, error.status_code),
 }
 
 

@@ -147,8 +147,12 @@ def was_killed(out: Path) -> bool:
     last = next(having(out, SETTINGS), None)
     if last is None:
         return False
-    ended = any(storage.exists(last / name) for name in (SUMMARY, ERROR))
-    return not ended or is_open_in_prefect(last)
+    if not any(storage.exists(last / name) for name in (SUMMARY, ERROR)):
+        return True
+    try:
+        return not storage.read_json(last / PREFECT_NOTE).get("recorded")
+    except (OSError, ValueError):  # it never had a flow run
+        return False
 
 
 def having(out: Path, name: str) -> Iterator[Path]:
@@ -219,13 +223,6 @@ def close_prefect_note(place: Path) -> None:
     with suppress(OSError, ValueError, KeyError):  # without it, the next run closes the record
         note = storage.read_json(place / PREFECT_NOTE)
         write_prefect_note(place, note["flow_run"], recorded=True)
-
-
-def is_open_in_prefect(place: Path) -> bool:
-    try:
-        return not storage.read_json(place / PREFECT_NOTE).get("recorded")
-    except (OSError, ValueError):  # it never had a flow run
-        return False
 
 
 def last_flow_runs(out: Path) -> dict[str, bool]:

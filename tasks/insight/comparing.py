@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Template
 
@@ -50,11 +50,8 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
     without clips none."""
     both = (old, new)
     described = [version.description for version in both]
-    with queries.tables() as database:
-        for name, version in (("old", old), ("new", new)):
-            database.register(name, _clips(version.path, _CLIP_COLUMNS))
-        counted = f"SELECT became, count(*) FROM ({_CLIPS}) GROUP BY became"
-        count = Counter(dict(database.sql(counted).fetchall()))
+    counted = f"SELECT became, count(*) FROM ({_CLIPS}) GROUP BY became"
+    count = Counter(dict(_asked(counted, old.path, new.path)))
     reasons: list[JsonObject] = [{**facts["reasons"]} for facts in described]
     leaks = [facts.get("leaks", {}) for facts in described]
     kinds = ("text", "speaker", "recording", "audio")
@@ -98,12 +95,13 @@ def totals(old: Dataset, new: Dataset) -> Totals:
     }
 
 
-def _clips(
-    version: Path, columns: tuple[str, ...], filters: pc.Expression | None = None
-) -> pa.Table:
-    """The utterances of a version; RunError if their table is damaged."""
-    opened = versions.Proved(version)
-    return tables.read(version / UTTERANCES_FILE, columns, filters, opened=opened)
+def _asked(sql: str, old: Path, new: Path, filters: pc.Expression | None = None) -> list[Any]:
+    """The rows of a query over the utterances of both versions; RunError if a table is damaged."""
+    with queries.tables() as database:
+        for name, version in (("old", old), ("new", new)):
+            opened, path = versions.Proved(version), version / UTTERANCES_FILE
+            database.register(name, tables.read(path, _CLIP_COLUMNS, filters, opened=opened))
+        return database.sql(sql).fetchall()
 
 
 def rows(result: JsonObject) -> list[tuple[str, str, float | None, float | None]]:
@@ -186,7 +184,4 @@ def since(old: Path, new: Path, split: str | None) -> Since:
     """`split` None: all splits. What moved from one split to another is new in the second, and
     removed from the first."""
     filters = None if split is None else pc.field("split") == split
-    with queries.tables() as database:
-        for name, version in (("old", old), ("new", new)):
-            database.register(name, _clips(version, _CLIP_COLUMNS, filters))
-        return Since(old, new, database.sql(f"{_CLIPS} ORDER BY split, id").fetchall())
+    return Since(old, new, _asked(f"{_CLIPS} ORDER BY split, id", old, new, filters))

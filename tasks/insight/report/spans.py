@@ -16,6 +16,7 @@ from ...accounting.summary import REMOVED
 from ...base.arrays import Bools, Float64s, Int32s
 from ...base.schema import LEDGER, LedgerRow
 from ...plugins.rules import Rule
+from ...publish.choosing import split_input
 from ...publish.corpus import limits
 from ...settings.job import Job
 from ...storage import queries
@@ -66,7 +67,11 @@ class Spans:
         self.packaged = self.flags("outcome = 'packaged'")
         self.heard = self.flags("heard")  # whether each row has a transcript
         #: Rows that no limit would keep, or that `package.weights` drops.
-        self.blocked = self.flags(f"{BEYOND_LIMITS} OR ({_left_out_by_weight(job)} AND heard)")
+        self.blocked = self.flags(BEYOND_LIMITS)
+        if job.package.weights:
+            clips = self.database.sql("SELECT dataset, id FROM outcomes").to_arrow_table()
+            draw, weight = split_input.weight_draws(job.package, clips)
+            self.blocked |= self.heard & (draw >= weight)
         #: The number of rules that reject each row.
         self.refusals = np.zeros(len(self.seconds), np.uint8)
         for rule in self.rules:
@@ -139,18 +144,6 @@ BEYOND_LIMITS = (
     "(outcome = 'failed' OR (outcome = 'dropped' AND stage = 'package' AND reason <> 'weight') "
     "OR coalesce(reason = 'not_in_audio', false))"
 )
-
-
-def _left_out_by_weight(job: Job) -> str:
-    """SQL predicate on dataset and id: rows that `package.weights` drops, by the same draw as
-    `split_input.weight_draws`: the first 64 bits of a seeded SHA-256, as a fraction of 2**64."""
-    draw = f"('0x' || left(sha256('{job.package.seed}:weight:' || id), 16))::UBIGINT::DOUBLE"
-    shares = (
-        f"(dataset = {queries.literal(name)} AND {draw} / {float(2**64)!r} >= '{weight!r}'::DOUBLE)"
-        for name, weight in job.package.weights.items()
-        if weight < 1
-    )
-    return f"coalesce({' OR '.join(['false', *shares])}, false)"
 
 
 def _refuses(stage: str, rule: Rule) -> str:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ... import storage
 from ...base.errors import ConfigError
-from ...base.schema import LEDGER_FILE, RECORDINGS, UTTERANCES_FILE, RecordingRow
+from ...base.schema import LEDGER_FILE, RECORDINGS, RecordingRow
 from ...recording import forgotten
 from ...recording.forgotten import Forgotten
 from ...recording.names import id_head, utterance_id
@@ -25,7 +25,9 @@ from ...shard_store import decision_log, manifest
 from ...shard_store.index import Index
 from ...stages import compaction
 from ...storage import append_log, lock, tables, versions
+from ...storage.queries import literal
 from ..outcomes.shard_batches import FACTS
+from ..published import Dataset
 
 RESULTS = ("transcribe", "filter", "resample")  # texts are found by PCM, which goes last
 
@@ -104,11 +106,9 @@ def _heard(out: Path, speaker: str) -> set[str]:
     newest = versions.newest(out)
     if newest is None:
         return set()
-    columns = ["recording", "dataset", "speaker"]
-    rows = tables.read(newest / UTTERANCES_FILE, columns=columns)
-    of_dataset = pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/")
-    spoken = pc.or_(pc.equal(rows["speaker"], speaker), pc.equal(of_dataset, speaker))
-    return {*rows["recording"].filter(spoken.fill_null(False)).to_pylist()}
+    names = "(speaker, concat(dataset, '/', speaker))"
+    sql = f"SELECT DISTINCT recording FROM utterances WHERE {literal(speaker)} IN {names}"
+    return {*Dataset(newest).query(sql)["recording"].to_pylist()}
 
 
 def _purge(out: Path, gone: Forgotten) -> Answer:

@@ -233,7 +233,7 @@ def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
             value, rules = row["value"], measures.get((row["stage"], row["reason"]), ())
             named = (name for name in rules if value is not None and row.get(name) == value)
             decision = decisions.get(row["id"])
-            told = {
+            cells = {
                 "reference": row["text"] if row["text_source"] == "reference" else None,
                 "heard": row["hypothesis"],
                 "measure": next(named, None),
@@ -241,4 +241,4 @@ def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
                 "decision": decision.decision if decision else None,
                 "text": decision.text if decision else None,
             }
-            yield {name: told.get(name, row.get(name)) for name in (*COLUMNS, *LEDGER)}
+            yield {name: cells.get(name, row.get(name)) for name in (*COLUMNS, *LEDGER)}

@@ -17,15 +17,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from ...tasks import pipeline, storage
 from ...tasks.accounting import broken, metrics, summary
 from ...tasks.base import masking
 from ...tasks.base.errors import UNREACHABLE, MillError, OutLocked
 from ...tasks.base.json_types import Arrived, JsonObject
 from ...tasks.base.logs import log
-from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight import source_languages
 from ...tasks.plugins import trusted
 from ...tasks.publish import speakers
@@ -36,7 +33,7 @@ from ...tasks.runs.executor import Alone, LastBegun, Published, WorkersNeeded
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import index
 from ...tasks.stages.listing import entries
-from ...tasks.storage import lock, owners, tables, versions
+from ...tasks.storage import lock, owners, versions
 from ..checks import check
 from ..cluster import worker_counts
 from ..settings import PrepareSettings
@@ -245,11 +242,11 @@ def _unreachable(published: Published) -> dict[str, int]:
     counts = Counter[str]()
     if any(name.endswith(f".{UNREACHABLE}") for name in published.summary["reasons"]):
         with _spared_unless_new(published, "the recordings that could not be read"):
-            theirs = pc.field("reason") == UNREACHABLE
-            columns = ["recording", "detail"]
-            rows = tables.read(published.path / LEDGER_FILE, columns=columns, filters=theirs)
-            detail_of = {row["recording"]: row["detail"] for row in rows.to_pylist()}
-            counts.update(unreachable.why(detail or "") for detail in detail_of.values())
+            rows = Dataset(published.path).query(
+                "SELECT coalesce(any_value(detail), '') AS detail FROM ledger "
+                f"WHERE reason = '{UNREACHABLE}' GROUP BY recording ORDER BY recording"
+            )
+            counts.update(map(unreachable.why, rows["detail"].to_pylist()))
     return dict(counts)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -115,23 +116,13 @@ def _filtered(samples: Float32s, rate: int, filters: Chain) -> Iterator[Float32s
     import av
 
     graph = _build(filters, rate)
-    for position in range(0, len(samples), BLOCK):
-        block = np.ascontiguousarray(samples[None, position : position + BLOCK])
-        frame = av.AudioFrame.from_ndarray(block, format="flt", layout="mono")
-        frame.sample_rate, frame.pts, frame.time_base = rate, position, Fraction(1, rate)
+    for position in (*range(0, len(samples), BLOCK), None):
+        frame = None  # the end
+        if position is not None:
+            block = np.ascontiguousarray(samples[None, position : position + BLOCK])
+            frame = av.AudioFrame.from_ndarray(block, format="flt", layout="mono")
+            frame.sample_rate, frame.pts, frame.time_base = rate, position, Fraction(1, rate)
         graph.push(frame)
-        yield from _pulled(graph)
-    graph.push(None)
-    yield from _pulled(graph)
-
-
-def _pulled(graph: Graph) -> Iterator[Float32s]:
-    """The graph's output so far."""
-    import av
-
-    while True:
-        try:
-            frame = graph.pull()
-        except (av.BlockingIOError, av.EOFError):
-            return
-        yield frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)
+        with suppress(av.BlockingIOError, av.EOFError):  # there is no more so far
+            while True:
+                yield graph.pull().to_ndarray().reshape(-1).astype(np.float32, copy=False)

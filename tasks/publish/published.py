@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .. import storage
-from ..audio import decode_int16
+from .. import audio, storage
 from ..base.arrays import Int16s
 from ..base.errors import ConfigError, ItemError, UnsafePlace
 from ..base.json_types import DatasetJson, JsonObject
@@ -132,7 +131,7 @@ def samples_of(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
                         return None
                     if member.name.endswith((".wav", ".flac")):
                         sound = tar.extractfile(member)
-                        return decode_int16(sound.read(ENCODED), DECODED) if sound else None
+                        return audio.decode_int16(sound.read(ENCODED), DECODED) if sound else None
         except (tarfile.TarError, ItemError, OSError):
             return None
     return None

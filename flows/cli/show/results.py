@@ -153,27 +153,22 @@ def compare(result: JsonObject) -> Iterator[Line]:
 
 def _pairs(title: str, pairs: JsonObject) -> Line:
     rows = (
-        (name, *(_number(name, value) for value in pair), _difference(name, pair))
-        for name, pair in pairs.items()
+        (name, *(_number(name, value) for value in (old, new)), _difference(name, old, new))
+        for name, (old, new) in pairs.items()
     )
     return table(title, ("", ">old", ">new", ">difference"), rows)
 
 
-def _number(name: str, value: float | None) -> str:
+def _number(name: str, value: float | None, sign: str = "") -> str:
     if value is None:
         return "unknown"
     if name in ("WER", "CER"):
-        return f"{100 * value:.2f} %"
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+        return f"{100 * value:{sign}.2f} {'points' if sign else '%'}"
+    return f"{value:{sign}.3f}" if isinstance(value, float) else f"{value:{sign},}"
 
 
-def _difference(name: str, pair: list[float | None]) -> str:
-    old, new = pair
-    if old is None or new is None:
-        return ""
-    if name in ("WER", "CER"):
-        return f"{100 * (new - old):+.2f} points"
-    return f"{new - old:+.3f}" if isinstance(new, float) else f"{new - old:+,}"
+def _difference(name: str, old: float | None, new: float | None) -> str:
+    return "" if old is None or new is None else _number(name, new - old, "+")
 
 
 def verify(result: JsonObject) -> Iterator[Line]:

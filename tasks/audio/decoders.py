@@ -1,11 +1,11 @@
 """Chooses between libsndfile and FFmpeg: `opened` gives the decoder for a file.
 
-libsndfile comes first. FFmpeg (PyAV) decodes what libsndfile cannot open; FLAC and MPEG, which it
-reads to the end whatever the header says; and Ogg files with damaged or missing pages, because it
-knows the time of the rest. If libsndfile opens a file and then breaks on it, the file has failed: a
-second decoder that disagrees would make the result depend on what is installed. Formats are
-recognised by content; the extension counts only for files without a header
-(`file_kinds.headerless`).
+libsndfile comes first. FFmpeg (PyAV) decodes what libsndfile cannot open; FLAC (except short files
+with the right MD5) and MPEG, which it reads to the end whatever the header says; and Ogg files with
+damaged or missing pages, because it knows the time of the rest. If libsndfile opens a file and then
+breaks on it, the file has failed: a second decoder that disagrees would make the result depend on
+what is installed. Formats are recognised by content; the extension counts only for files without a
+header (`file_kinds.headerless`).
 
 FFmpeg gets a file object and a list of formats, never a path, so that a playlist or a concat script
 named `.m4a` cannot make it open other files or addresses.
@@ -13,7 +13,7 @@ named `.m4a` cannot make it open other files or addresses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -63,6 +63,39 @@ def words_of(error: Exception) -> str:
     return f"{words}; {in_words([log])[0]}" if log else words
 
 
+class Suspect(Decoder):
+    """Decoder of a file whose container may show damage without its place.
+
+    After decoding, unless `explained()` says that the decoder's faults account for it, `what()`
+    describes the damage (None: there is none). The fault begins at `since(samples)`: 0 is the whole
+    recording, anything else its end.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        what: Callable[[], str | None],
+        explained: Callable[[], bool],
+        since: Callable[[int], int],
+    ) -> None:
+        self._decoder, self._what, self._since = decoder, what, since
+        self._explained = explained
+        self.header, self.faults = decoder.header, decoder.faults
+
+    def read(self, frames: int) -> Iterator[Samples]:
+        """The decoder's blocks; damage that it missed then becomes a fault."""
+        decoded = 0
+        for block in self._decoder.read(frames):
+            decoded += len(block)
+            yield block
+        if not self._explained() and (what := self._what()):
+            since = self._since(decoded)
+            self.faults.append(Fault(since, decoded, what, shifts=not since))
+
+    def close(self) -> None:
+        self._decoder.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A decoder, the bytes that it reads, and oddities that cost no audio."""
@@ -76,14 +109,19 @@ class Opened:
 
 
 def opened(
-    file: BinaryIO, size: int, track: int | None = None, headerless: str | None = None
+    file: BinaryIO,
+    size: int,
+    header_only: bool = False,
+    track: int | None = None,
+    headerless: str | None = None,
 ) -> Opened:
-    """A decoder for a file of `size` bytes. `track` and `headerless`: as in a Locator. ItemError
-    `unreadable` if no library can open the file, or it lacks the track."""
+    """A decoder for a file of `size` bytes; with `header_only` it need not give samples. `track`
+    and `headerless`: as in a Locator. ItemError `unreadable` if no library can open the file, or it
+    lacks the track."""
     kind = file_kinds.BY_NAME.get(headerless or "")
     try:
         result = _by_name(file, size, kind) if kind else None
-        result = result or _opened_anywhere(file, size, track)
+        result = result or _opened_anywhere(file, size, header_only, track)
     except ItemError as error:
         if headerless and error.code == "unreadable" and (no := file_kinds.rateless(headerless)):
             raise ItemError(error.code, no) from error
@@ -111,14 +149,14 @@ def _by_name(file: BinaryIO, size: int, kind: str) -> Opened | None:
         raise ItemError("unreadable", f"FFmpeg: {words_of(error)}; {AGAIN}") from error
 
 
-def _opened_anywhere(file: BinaryIO, size: int, track: int | None) -> Opened:
+def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
     """`opened`, also where other bytes precede the stream; does not check `track`."""
 
     def behind(places: Sequence[tuple[int, str]]) -> Opened | None:
         for before, name in places:
             stream = cast(BinaryIO, Window(file, before, size - before))
             with suppress(ItemError):
-                result = _opened_at(stream, size - before, track)
+                result = _opened_at(stream, size - before, header_only, track)
                 return result.noting(f"{before} bytes before its {name} are no part of it")
         return None
 
@@ -127,13 +165,14 @@ def _opened_anywhere(file: BinaryIO, size: int, track: int | None) -> Opened:
     if tagged and (tags := tags_before(file)) and (result := behind([(tags, "first header")])):
         return result
     try:
-        result = _opened_at(file, size, track)
+        result = _opened_at(file, size, header_only, track)
     except ItemError as error:
         late = behind(beginnings(file)) if error.code == "unreadable" else None
         if late is None:
             raise
         return late
-    if isinstance(result.decoder, SoundFile) or not _begins_late(file, result):
+    whole = isinstance(result.decoder, SoundFile | flac.Whole)
+    if whole or not _begins_late(file, result):
         return result
     if (late := behind(beginnings(file))) is not None:
         result.decoder.close()
@@ -152,10 +191,14 @@ def _begins_late(file: BinaryIO, result: Opened) -> bool:
     )
 
 
-def _opened_at(file: BinaryIO, size: int, track: int | None) -> Opened:
+def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
     """`opened` for a stream at the start of the file."""
     head = file.read(12)
     file.seek(0)
+    if head.startswith(b"fLaC"):
+        short = (flac.promised if header_only else flac.proved)(file, size)
+        if short is not None:
+            return Opened(short, file, [])
     audio = promise(file) if head.endswith(b"WAVE") else None
     if audio and audio.held > audio.promised and (whole := wav_sizes.whole(file, size, audio)):
         stream = cast(BinaryIO, whole)
@@ -220,32 +263,27 @@ def _opened(
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
         raise ItemError("unreadable", _why_closed(file, first, words_of(error))) from error
     if pages and pages.faults:
-        ffmpeg.suspicion = partial(_of_pages, ffmpeg, pages)
-    elif ffmpeg.header.format.startswith("mp3/"):
-        ffmpeg.suspicion = partial(_of_lame, ffmpeg, file, size)
+        what = f"{len(pages.faults)} damaged or missing pages"
+        # FFmpeg times the packets of the last page from earlier ones: it sees no hole there.
+        seen, tail_only = not pages.before_last, pages.tail_only
+        return Suspect(
+            ffmpeg,
+            lambda: what,
+            lambda: seen and bool(ffmpeg.faults),
+            lambda decoded: decoded if tail_only else 0,
+        )
+    if ffmpeg.header.format.startswith("mp3/"):
+        # Frames rejected in one place explain a wrong checksum. If the decoder only complained, it
+        # may have decoded other damaged frames silently.
+        def since(decoded: int) -> int:
+            # The checksum of a file without its end proves nothing; intact frames vouch for the
+            # rest.
+            end = max(decoded - mp3.FRAME, 0)
+            alone = all(fault.start >= end for fault in ffmpeg.faults)
+            return end if alone and mp3.ends_within_frame(file, size) else 0
+
+        return Suspect(ffmpeg, partial(mp3.lame_fault, file, size), lambda: ffmpeg.one_place, since)
     return ffmpeg
-
-
-def _of_pages(ffmpeg: FFmpeg, pages: ogg_pages.Pages, decoded: int) -> Fault | None:
-    """Damaged or missing pages of an Ogg file, unless FFmpeg's own faults account for them: it
-    times the packets of the last page from earlier ones, and sees no hole there."""
-    if ffmpeg.faults and not pages.before_last:
-        return None
-    since = decoded if pages.tail_only else 0
-    what = f"{len(pages.faults)} damaged or missing pages"
-    return Fault(since, decoded, what, shifts=not since)
-
-
-def _of_lame(ffmpeg: FFmpeg, file: BinaryIO, size: int, decoded: int) -> Fault | None:
-    """How an MP3 contradicts LAME's tag. Frames rejected in one place explain a wrong checksum; if
-    the decoder only complained, it may have decoded other damaged frames silently."""
-    if ffmpeg.one_place or (what := mp3.lame_fault(file, size)) is None:
-        return None
-    # The checksum of a file without its end proves nothing; intact frames vouch for the rest.
-    end = max(decoded - mp3.FRAME, 0)
-    alone = all(fault.start >= end for fault in ffmpeg.faults)
-    since = end if alone and mp3.ends_within_frame(file, size) else 0
-    return Fault(since, decoded, what, shifts=not since)
 
 
 @undisturbed

@@ -6,7 +6,7 @@ FFmpeg never gets a path or a name, and cannot open other files: it judges by co
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -142,8 +142,6 @@ class FFmpeg(Decoder):
             expected=0.0 if early else None,  # the first frame did not decode
         )
         self.faults: list[Fault] = self._timeline.faults
-        #: What else the container shows of samples that are all decoded, if so many are.
-        self.suspicion: Callable[[int], Fault | None] | None = None
 
     def _start(self) -> float:
         """When the first sample is heard, s, by a player's clock."""
@@ -181,8 +179,6 @@ class FFmpeg(Decoder):
         timeline.add_clusters(self._wrong_clusters)
         if not self._checked:
             timeline.check_length(self.header.frames if self._counts_frames else None)
-        if self.suspicion is not None and (fault := self.suspicion(decoded)) is not None:
-            self.faults.append(fault)
         if md5 is None or timeline.changed or not md5.exact:
             return
         if not md5.differs():  # the samples are right, whatever FFmpeg reported
@@ -403,7 +399,7 @@ def header_of(
     in_order = len(custom) == layout.nb_channels
     weights = channels.weights_at(custom) if in_order else channels.weights_of(layout)
     form = f"{name}/{codec}".lower()
-    return Header(rate, layout.nb_channels, promised, form, weights)
+    return Header(rate, layout.nb_channels, promised, form, "av", weights)
 
 
 def _number_channels(context: AudioCodecContext) -> tuple[str, ...]:

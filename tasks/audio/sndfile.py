@@ -33,7 +33,7 @@ class SoundFile:
         frames = info.frames if 0 <= info.frames <= size * FRAMES_PER_BYTE else None
         name = f"{info.format}/{info.subtype}".lower()
         weights = _weights(file, info.channels) if info.channels > 2 else None
-        self.header = Header(info.samplerate, info.channels, frames, name, weights)
+        self.header = Header(info.samplerate, info.channels, frames, name, "soundfile", weights)
         self._exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
 
     def _open(self) -> sf.SoundFile:

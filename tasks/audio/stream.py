@@ -30,7 +30,9 @@ class Stream(AbstractContextManager["Stream"]):
     """A recording, decoded once, in order, up to its limits. `decoded`: samples so far. ItemError:
     `missing`, `empty`, `unreadable`, `bad_sample_rate`."""
 
-    def __init__(self, locator: Locator, limits: Limits | None = None) -> None:
+    def __init__(
+        self, locator: Locator, limits: Limits | None = None, header_only: bool = False
+    ) -> None:
         self._file, self._limits = as_file(locator), limits
         self._silenced = bool(locator.silenced)
         self.decoded = 0
@@ -38,7 +40,7 @@ class Stream(AbstractContextManager["Stream"]):
             self._size = size_of(self._file)
             if not self._size:
                 raise ItemError("empty", f"the file has no bytes; {AGAIN}")
-            result = opened(self._file, self._size, locator.track, locator.headerless)
+            result = opened(self._file, self._size, header_only, locator.track, locator.headerless)
             self._decoder, self._audio, notes = result.decoder, result.file, result.notes
             if failed := failure(self._file):  # the decoder took the failure for the end
                 self._decoder.close()
@@ -200,7 +202,7 @@ open_stream = Stream
 
 def probe(locator: Locator) -> Header:
     """Only the header. ItemError as of `Stream`, and `empty` if it promises no audio."""
-    with Stream(locator) as stream:
+    with Stream(locator, header_only=True) as stream:
         if stream.header.frames == 0:
             what = f"the header says that there is no audio; {AGAIN}"
             raise ItemError("empty", what, 0, stream.rate)

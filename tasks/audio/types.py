@@ -30,6 +30,7 @@ class Header:
     channels: int
     frames: int | None
     format: str  # container/codec, say wav/pcm_16
+    decoder: str  # soundfile | av | whole: a short FLAC file at once
     weights: Weights | None = None  # None: the mix is the plain mean
     track: int = 0  # of the file's audio tracks, from 0
     tracks: int = 1

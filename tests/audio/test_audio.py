@@ -82,7 +82,7 @@ def test_formats_decode_to_what_was_written(
     samples = tones(48_000, 2)
     locator = write(tmp_path / name, samples, subtype=subtype)
     header, found = audio.probe(locator), decode(locator)
-    assert (header.rate, header.channels) == (16_000, 2)
+    assert (header.rate, header.channels, header.decoder) == (16_000, 2, "soundfile")
     assert header.frames == len(samples)
     assert header.format.endswith("/" + subtype.lower())
     assert found.dtype == np.float32
@@ -96,8 +96,8 @@ def test_flac_is_exact(tmp_path: Path, subtype: str, bits: int, channels: int) -
     samples = tones(48_000, channels)
     locator = write(tmp_path / "a.flac", samples, subtype=subtype)
     header, found = audio.probe(locator), decode(locator)
-    expected = audio.Header(16_000, channels, 48_000, f"flac/{subtype.lower()}")
-    assert replace(header, weights=None) == expected
+    expected = audio.Header(16_000, channels, 48_000, f"flac/{subtype.lower()}", "")
+    assert replace(header, decoder="", weights=None) == expected
     assert np.array_equal(found, sf.read(locator.path, dtype="float32", always_2d=True)[0])
     assert np.abs(found - samples).max() <= 2.0 ** (1 - bits)
     assert np.array_equal(found, decode(locator, 777))
@@ -111,7 +111,7 @@ def test_flac_is_exact(tmp_path: Path, subtype: str, bits: int, channels: int) -
 def test_any_shape_of_wav(tmp_path: Path, frames: int, channels: int, rate: int) -> None:
     samples = tones(frames, channels, rate)
     locator = write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
-    assert audio.probe(locator) == audio.Header(rate, channels, frames, "wav/float")
+    assert audio.probe(locator) == audio.Header(rate, channels, frames, "wav/float", "soundfile")
     assert np.array_equal(decode(locator, 777), samples)
 
 
@@ -120,6 +120,7 @@ def test_m4a_by_ffmpeg_is_whole_and_the_same_every_time(tmp_path: Path) -> None:
     locator = write_m4a(tmp_path / "a.m4a", samples)
     header, found = audio.probe(locator), decode(locator)
     assert (header.rate, header.channels, header.format) == (16_000, 1, "mov/aac")
+    assert header.decoder == "av"
     assert 0 <= len(found) - len(samples) < 1024
     assert np.abs(found[2000:38_000] - samples[2000:38_000]).max() < 0.05
     assert np.array_equal(found, decode(locator, 1000))
@@ -174,6 +175,7 @@ def test_sample_formats_of_ffmpeg_in_any_number_of_channels(
 ) -> None:
     samples = tones(20_000, av.AudioLayout(layout).nb_channels)
     locator = write_by_ffmpeg(tmp_path / name, samples, codec, form, layout)
+    assert audio.probe(locator).decoder == "av"
     found = decode(locator)
     at = 1024 if codec == "aac" and len(found) > len(samples) + 1000 else 0
     assert found.shape[1] == samples.shape[1]

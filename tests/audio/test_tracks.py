@@ -100,7 +100,7 @@ def test_a_stated_track_is_read(tmp_path: Path) -> None:
 def test_a_file_of_one_track_has_no_other(tmp_path: Path, name: str) -> None:
     sf.write(tmp_path / name, tone(300), RATE)
     assert heard(Locator(str(tmp_path / name), track=0)) == (300, [])
-    with pytest.raises(ItemError, match=r"unreadable.*no (audio )?track 1"):
+    with pytest.raises(ItemError, match=r"unreadable.*no track 1"):
         audio.probe(Locator(str(tmp_path / name), track=1))
 
 

@@ -212,12 +212,11 @@ def write_utterances(
     limits = job.package.memory, job.scratch
     # Most columns have a value of their own in each row: dictionaries make the file a tenth larger,
     # and take half of the time to write it and two thirds of the time to read it.
-    options = {"use_dictionary": False}
     target = home / UTTERANCES_FILE, plan.in_order(published)
     with (
         queries.ordered(parts, placed, [PLACE], *limits) as ordered,
         queries.tables() as database,
-        tables.row_group_writer(*target, **options) as write_rows,
+        tables.row_group_writer(*target, use_dictionary=False) as write_rows,
     ):
         first, compared, then = 0, dict[str, list[str]](), dict[str, UInt64s]()
         if previous:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import NamedTuple, NotRequired
+from typing import NotRequired, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,11 +32,8 @@ class MadeAudio(EnhancedRow):
     pcm: NotRequired[Pcm]
 
 
-class _Place(NamedTuple):
-    file: str  # in OUT/audio
-    offset: int  # bytes
-    samples: int
-    sha256: str
+Row = TypeVar("Row", AudioRow, ClipRow)
+_Place = tuple[storage.Span, str]  # where PCM lies in OUT/audio, and its sha256
 
 
 def folder(out: Path, shard: str) -> Path:
@@ -118,16 +115,16 @@ def read(out: Path, shard: str, row: AudioRow) -> Pcm:
         return pcm(row)
 
 
-@contextmanager
-def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable[[AudioRow], Pcm]]:
+def stored(
+    out: Path, shard: str, rows: Sequence[AudioRow]
+) -> AbstractContextManager[Callable[[AudioRow], Pcm]]:
     """`reading` for rows of a shard's manifest."""
 
     def place(row: AudioRow) -> _Place:
-        file = f"{shard}/{row['blob']}"
-        return _Place(file, row["offset"], row["num_samples"], row["sha256"])
+        low = row["offset"]
+        return (f"{shard}/{row['blob']}", low, low + 2 * row["num_samples"]), row["sha256"]
 
-    with _opened(out, map(place, rows)) as pcm:
-        yield lambda row: pcm(place(row))
+    return _opened(out, rows, place)
 
 
 @contextmanager
@@ -139,28 +136,27 @@ def reading(out: Path, rows: Iterable[ClipRow]) -> Iterator[Callable[[ClipRow], 
     """
 
     def place(row: ClipRow) -> _Place:
-        offset = row["blob_offset"]
-        assert offset is not None  # looked up for rows of the previous version
-        sha256 = row.get("stored_sha256") or row["sha256"]
-        return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], sha256)
+        low = row["blob_offset"]
+        assert low is not None  # looked up for rows of the previous version
+        file, high = f"{row['work_shard']}/{row['blob']}", low + 2 * row["num_samples"]
+        return (file, low, high), row.get("stored_sha256") or row["sha256"]
 
-    with _opened(out, map(place, rows)) as pcm:
-        yield lambda row: hidden.silenced(pcm(place(row)), row.get("muted"))
+    with _opened(out, rows, place) as pcm:
+        yield lambda row: hidden.silenced(pcm(row), row.get("muted"))
 
 
 @contextmanager
-def _opened(out: Path, places: Iterable[_Place]) -> Iterator[Callable[[_Place], Pcm]]:
-    def span(place: _Place) -> storage.Span:
-        return place.file, place.offset, place.offset + 2 * place.samples
+def _opened(
+    out: Path, rows: Iterable[Row], place: Callable[[Row], _Place]
+) -> Iterator[Callable[[Row], Pcm]]:
+    def pcm(row: Row) -> Pcm:
+        (file, low, high), sha256 = place(row)
+        path, data = f"{out}/audio/{file}", read_span((file, low, high))
+        if data is None:
+            raise CorruptManifest(f"audio blob {path} is gone", path)
+        if len(data) != high - low or hashlib.sha256(data).hexdigest() != sha256:
+            raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
+        return np.frombuffer(data, dtype="<i2")
 
-    with storage.store_of(out).spans(out / "audio", map(span, places)) as read_span:
-        yield lambda place: _sound(read_span(span(place)), out, place)
-
-
-def _sound(data: bytes | None, out: Path, place: _Place) -> Pcm:
-    path = f"{out}/audio/{place.file}"
-    if data is None:
-        raise CorruptManifest(f"audio blob {path} is gone", path)
-    if len(data) != 2 * place.samples or hashlib.sha256(data).hexdigest() != place.sha256:
-        raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
-    return np.frombuffer(data, dtype="<i2")
+    with storage.store_of(out).spans(out / "audio", (place(row)[0] for row in rows)) as read_span:
+        yield pcm

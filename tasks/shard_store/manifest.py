@@ -156,30 +156,25 @@ def commit(
 
 def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[Part]:
     """All intact parts of a shard, oldest first; `damaged` is called for each other file."""
-    paths = files(out, stage, shard)
-    opened, faults = _opened(paths)
-    for _ in range(LISTINGS):
-        if not faults or (now := files(out, stage, shard)) == paths:
+    opened, faults = list[list[Part]](), list[CorruptManifest]()
+    paths: list[Path] | None = None
+    for _ in range(1 + LISTINGS):
+        if (now := files(out, stage, shard)) == paths:
             break
-        paths = now  # files were joined meanwhile
-        opened, faults = _opened(paths)
-    for fault in faults:
-        damaged(out, fault)
+        paths, opened, faults = now, [], []  # after faults: files were joined meanwhile
+        for path in paths:
+            try:
+                opened.append(open_parts(path))
+            except CorruptManifest as fault:
+                faults.append(fault)
+        if not faults:
+            break
+    for damage in faults:
+        damaged(out, damage)
     part_by_name: dict[str, Part] = {}  # each part once, from the file with the most parts
     for parts in sorted(opened, key=len, reverse=True):
         part_by_name = {part.name: part for part in parts} | part_by_name
     return sorted(part_by_name.values(), key=lambda part: (part.number, part.name))
-
-
-def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManifest]]:
-    """The parts of each intact file, and the faults of the damaged ones."""
-    files, faults = [], []
-    for path in paths:
-        try:
-            files.append(open_parts(path))
-        except CorruptManifest as fault:
-            faults.append(fault)
-    return files, faults
 
 
 def replaced(out: Path, name: str) -> bool:

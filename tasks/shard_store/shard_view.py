@@ -8,20 +8,18 @@ applied. Missing results make an utterance pending; a stage computes them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 from .. import scoring
 from ..base.errors import shortened
 from ..base.schema import RecordingRow, TranscriptRow
-from ..plugins.rules import Rule, judge
+from ..plugins.rules import judge
 from ..recording import Segment, faults, names, turns
 from ..recording.turns import PartTexts
-from ..settings import Plugin
-from ..settings.job import Spoken
-from . import clip_choice, enhanced, hidden, hypotheses, recipe, requests, text_values
+from ..settings.job import Job, Spoken
+from . import clip_choice, enhanced, hidden, hypotheses, manifest, recipe, requests, text_values
 from .annotated import filter_rules, rules_of, stored_by
 from .cuts import MOST_BEYOND, Cut, no_samples, seconds_beyond, segment_of, segments_of
 from .recipe import AudioRecipe
@@ -40,23 +38,26 @@ PERSON = "person"  # reason of utterances that a person dropped
 class ShardView(StoredShard):
     """A shard's stored results, with the outcome of each utterance after each stage."""
 
-    @cached_property
-    def filters(self) -> tuple[Plugin, ...]:
-        return self.job.filter.all_filters
-
-    @cached_property
-    def _filter_rules(self) -> tuple[Rule, ...]:
-        return filter_rules(self.filters)
-
-    @cached_property
-    def _stored_names(self) -> tuple[set[str], set[str]]:
-        """Names of all measures of the filters, and of what else is kept of them."""
+    def __init__(
+        self,
+        job: Job,
+        shard: str,
+        damaged: manifest.OnDamage = manifest.leave,
+        listed: Sequence[RecordingRow] | None = None,
+        again: bool = False,
+    ) -> None:
+        super().__init__(job, shard, damaged, listed, again)
+        # What is looked up once for all clips.
+        self.filters = job.filter.all_filters
+        self._filter_rules = filter_rules(self.filters)
         stored = [stored_by(plugin.use) for plugin in self.filters]
-        return {n for one in stored for n in one.measures}, {n for one in stored for n in one.kept}
-
-    @cached_property
-    def _text_rules(self) -> tuple[Rule, ...]:
-        return rules_of("text", self.job.transcribe.verdicts)
+        self._measures = {name for one in stored for name in one.measures}  # of all filters
+        self._kept = {name for one in stored for name in one.kept}  # and what else is kept
+        package, verdicts = job.package, job.transcribe.verdicts
+        self._choice = clip_choice.choice(package) if clip_choice.restricts(package) else None
+        self._text_rules = rules_of("text", verdicts)
+        self._asking = text_values.asking(job.transcribe)
+        self._takes_turns = self._hears_channels or hidden.mutes(job)
 
     def filtered(self) -> Iterator[Utterance]:
         """Utterances of all cut recordings, each with its outcome after the filter stage."""
@@ -116,7 +117,6 @@ class ShardView(StoredShard):
         audio_of = recipe.audio_recipes(self.job.resample)(self.contents[recording["recording"]])
         texts, rate, windows = PartTexts(given or ()), cut.rate, self._windows(cut, audio_of)
         stated, named = self.stated_turns(recording), (recording["dataset"], recording["path"])
-        enhances = recipe.enhancing(self.job)
         # A text for only the first seconds is not the text of the whole recording.
         all_given = given is None or recording["segments"] is not None
         for span in cut.spans:
@@ -153,7 +153,7 @@ class ShardView(StoredShard):
                 utterance.part_text = " ".join(text for _, _, text in pieces)
             if segment is None and part is None:
                 utterance.window = windows.get((start, end))
-            if enhances:
+            if self._enhances:
                 utterance.enhanced = enhanced.recipe_of(self.job, audio)
             if (number := span.get("voice")) is not None:
                 voices = self.turned(recording)[1] or ()
@@ -183,8 +183,8 @@ class ShardView(StoredShard):
                 detail = self.damage(utterance, cut)
             limit = rejection.value, rejection.threshold
             return Outcome("dropped", "filter", reason, *limit, detail)
-        measures, kept = self._stored_names
-        if not (measures <= utterance.measures.keys() and kept <= utterance.annotations.keys()):
+        measured = self._measures <= utterance.measures.keys()
+        if not (measured and self._kept <= utterance.annotations.keys()):
             key = utterance.start, utterance.end, utterance.given
             if cut.lacks(key, self.filters, self.job.filter.measure_all):
                 return UNMEASURED
@@ -202,22 +202,8 @@ class ShardView(StoredShard):
         lost = hidden.shown(self.job, segment.text if segment else None, utterance.language)
         return Outcome("dropped", "filter", "not_in_audio", detail=shortened(lost or ""))
 
-    @cached_property
-    def _choice(self) -> Callable[[clip_choice.Asked], bool] | None:
-        package = self.job.package
-        return clip_choice.choice(package) if clip_choice.restricts(package) else None
-
     def damage(self, utterance: Utterance, cut: Cut) -> str:
         return faults.words(cut.faults, utterance.start, utterance.end, cut.rate)
-
-    @cached_property
-    def _pcm_steps(self) -> tuple[Callable[[Any, Utterance], None], ...]:
-        """What is looked up for a clip with PCM, as far as the job's settings ask for it."""
-        steps = (
-            (recipe.enhancing(self.job), type(self)._take_enhanced),
-            (self.writes_sides, type(self)._take_sides),
-        )
-        return tuple(step for is_asked, step in steps if is_asked)
 
     def _with_pcm(self, utterances: list[Utterance]) -> list[Utterance]:
         """The utterances of one recording, with their PCM."""
@@ -229,9 +215,10 @@ class ShardView(StoredShard):
                 if row is None:
                     continue
                 utterance.outcome = failed("resample", row) if row["error_code"] else UNHEARD
-                for step in self._pcm_steps:
-                    if utterance.outcome is UNHEARD:
-                        step(self, utterance)
+                if self._enhances and utterance.outcome is UNHEARD:
+                    self._take_enhanced(utterance)
+                if self.writes_sides and utterance.outcome is UNHEARD:
+                    self._take_sides(utterance)
             elif outcome.outcome == "dropped" and utterance.window in windows:
                 utterance.for_window = True
                 utterance.pcm = utterance.packed = self.audio.get(utterance.audio)
@@ -249,10 +236,6 @@ class ShardView(StoredShard):
     @cached_property
     def _text_values(self) -> TextValues:
         return TextValues(self.job)
-
-    @cached_property
-    def _asking(self) -> list[text_values.Asking]:
-        return text_values.asking(self.job.transcribe)
 
     def questions(self, utterance: Utterance) -> list[TextQuestion]:
         """Questions of plug-ins on text about an utterance, if it is packaged."""
@@ -291,24 +274,10 @@ class ShardView(StoredShard):
             seconds += row["speech_seconds"] or 0.0 if row["text"] else 0.0
         return seconds
 
-    @cached_property
-    def _text_steps(self) -> tuple[Callable[[Any, Utterance, float | None], bool], ...]:
-        """What is done with a transcribed clip, in this order, as far as the job's settings ask for
-        it. A step returns False if the later ones have to wait for what is `missing`."""
-        view, chosen = type(self), self.job.transcribe
-        steps = (
-            (bool(chosen.backends), view._take_others),
-            (True, view._judge),
-            (chosen.reference_words, view._align),
-            (self._hears_channels or hidden.mutes(self.job), view._take_turns),
-            (chosen.llm_text is not None, view._rewrite),
-        )
-        return tuple(step for is_asked, step in steps if is_asked)
-
     def _finish(self, utterance: Utterance, spoken: float | None) -> None:
         """What becomes of a clip that filters keep. `spoken`: speech with words in its recording,
-        s."""
-        row = utterance.transcript
+        s. A step returns False if the later ones have to wait for what is `missing`."""
+        row, chosen = utterance.transcript, self.job.transcribe
         if row is None:
             wanted, reference = self.transcript_recipe(utterance), utterance.reference
             window = self.window(utterance.audio, utterance.window)
@@ -317,13 +286,17 @@ class ShardView(StoredShard):
         elif row["error_code"]:
             utterance.outcome = failed("transcribe", row)
         else:
-            for step in self._text_steps:
-                if not step(self, utterance, spoken):
-                    break
+            known = not chosen.backends or self._take_others(utterance)
+            known = known and self._judge(utterance, spoken)
+            known = known and (not chosen.reference_words or self._align(utterance, spoken))
+            if known and self._takes_turns:
+                self._take_turns(utterance)
+            if known and chosen.llm_text is not None:
+                self._rewrite(utterance)
             if utterance.missing:
                 utterance.outcome = UNHEARD
 
-    def _take_others(self, utterance: Utterance, _: float | None) -> bool:
+    def _take_others(self, utterance: Utterance) -> bool:
         """Further recognisers get the clip by itself."""
         language, reference = utterance.forced, utterance.reference
         assert utterance.transcript is not None
@@ -358,7 +331,7 @@ class ShardView(StoredShard):
             return True
         return rows is not None and self._judge(utterance, spoken)  # a rule may drop it
 
-    def _take_turns(self, utterance: Utterance, _: float | None) -> bool:
+    def _take_turns(self, utterance: Utterance) -> None:
         """Turns that are transcribed from their own channels, and muted words."""
         outcome = utterance.outcome
         kept = self.channel_turns(utterance) if outcome.outcome == "packaged" else ()
@@ -370,13 +343,11 @@ class ShardView(StoredShard):
             muted = f"muted: {utterance.muted}" if utterance.muted else ""
             remarks = filter(None, (outcome.detail, muted, requests.turn_faults(kept)))
             utterance.outcome = outcome._replace(detail="; ".join(remarks))
-        return True
 
-    def _rewrite(self, utterance: Utterance, _: float | None) -> bool:
+    def _rewrite(self, utterance: Utterance) -> None:
         if utterance.outcome.outcome == "packaged":
             rows = self._ask(utterance, text_values.rewriting(self.job, utterance))
             utterance.rewritten = rows[0] if rows else None
-        return True
 
     def _ask(self, utterance: Utterance, asked: Sequence[Asked]) -> list[TranscriptRow] | None:
         """The stored answers; None if some are `missing`, which is noted."""

@@ -55,6 +55,13 @@ class StoredShard:
         self._listed, self._again = listed, again
         self._read: dict[str, list[manifest.Part]] = {}
         self.lost: dict[str, str] = {}  # blob that is gone or truncated, by recipe of the PCM
+        recogniser, settings = plugins.ASR.resolve(job.transcribe.backend)
+        self._shared_seconds = float(recogniser.shared_seconds(settings))
+        self._hears_channels = requests.asks_channels(job)
+        self._enhances, self.writes_sides = recipe.enhancing(job), requests.writes_sides(job)
+        by_source = plugins.DIARIZERS.load(job.speakers.use).USES_SPEAKERS
+        holds_turns = plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
+        self._states_turns = by_source and holds_turns  # clips hold the source's segments
 
     def _parts(self, stage: str) -> list[manifest.Part]:
         if stage not in self._read:
@@ -235,26 +242,11 @@ class StoredShard:
             for backend, weights in zip(*others, strict=True)
         )
 
-    @cached_property
-    def _shared_seconds(self) -> float:
-        recogniser, settings = plugins.ASR.resolve(self.job.transcribe.backend)
-        return float(recogniser.shared_seconds(settings))
-
-    @cached_property
-    def _states_turns(self) -> bool:
-        """Whether clips hold turns, and these are the source's segments."""
-        by_source = plugins.DIARIZERS.load(self.job.speakers.use).USES_SPEAKERS
-        return by_source and plugins.SEGMENTERS.load(self.job.filter.segmenter.use).HOLDS_TURNS
-
     def stated_turns(self, recording: RecordingRow) -> tuple[Segment, ...] | None:
         """The source's segments, if clips hold turns, and these are its segments."""
         if not self._states_turns or recording.get("rttm") is not None:
             return None
         return segments_of(recording) or ()
-
-    @cached_property
-    def _hears_channels(self) -> bool:
-        return requests.asks_channels(self.job)
 
     def own_turns(self, utterance: Utterance) -> list[OwnTurn]:
         if not self._hears_channels:  # most jobs
@@ -266,10 +258,6 @@ class StoredShard:
             return self._channel_recipes(samples_of(recording, self.job.filter, channel))
 
         return [*requests.own_turns(window, utterance.rate, speech, self._shared_seconds, audio)]
-
-    @cached_property
-    def writes_sides(self) -> bool:
-        return requests.writes_sides(self.job)
 
     def sides(self, utterance: Utterance) -> tuple[str, ...]:
         """The recipes of the PCM of both channels of a clip, if its recording has two and each of
@@ -284,13 +272,9 @@ class StoredShard:
         contents = (samples_of(recording, self.job.filter, channel) for channel in (0, 1))
         return tuple(self._channel_recipes(content)(*span) for content in contents)
 
-    @cached_property
-    def _has_companions(self) -> bool:
-        return self._hears_channels or self.writes_sides or recipe.enhancing(self.job)
-
     def companions(self, utterance: Utterance) -> Iterator[Wanted]:
         """The PCM beside that of a clip, as far as the job's settings ask for it."""
-        if not self._has_companions:  # most jobs
+        if not (self._hears_channels or self.writes_sides or self._enhances):  # most jobs
             return
         for turn in self.own_turns(utterance):
             yield Wanted(utterance, (turn.start, turn.end, turn.audio), channel=turn.channel)

@@ -16,7 +16,6 @@ from typing import Protocol, cast
 import numpy as np
 
 from .. import storage
-from ..base import process_memory
 from ..base.errors import RunError
 from ..base.schema import AnyRow
 from ..settings.job import Done, Job, Spent
@@ -81,8 +80,7 @@ def run(
 def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress | None) -> Done:
     began = time.monotonic()
     module = contract.find(stage)
-    with process_memory.uncollected():
-        units, reused = module.todo(ShardView(job, shard, manifest.repair_results, again=True))
+    units, reused = module.todo(ShardView(job, shard, manifest.repair_results, again=True))
     if progress:
         progress.ahead(sum(unit.seconds for unit in units))
     load = seconds = 0.0

@@ -7,10 +7,9 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +17,12 @@ import pyarrow.compute as pc
 
 from ... import storage
 from ...accounting import ledger
-from ...base import process_memory
 from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, RecordingRow
-from ...plugins.rules import Rule, judge
+from ...plugins.rules import judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job, Spoken
 from ...shard_store import clip_choice, enhanced, hypotheses, manifest, recipe, source_languages
-from ...shard_store.annotated import filter_rules
 from ...shard_store.cuts import Cut
 from ...shard_store.shard_view import LONG_S, ShardView
 from ...shard_store.utterance import (
@@ -102,7 +99,6 @@ def _stored(view: ShardView, utterance: Utterance) -> tuple[str, int, bool]:
     return damage, (utterance.pcm is not None) + beside, transcribed
 
 
-@process_memory.uncollected()
 def collect(
     job: Job,
     batch: ShardBatch,
@@ -291,13 +287,9 @@ class FactView(ShardView):
     #: Whether a clip's values depend on which clips of its recording pass the filters.
     by_passing = False
 
-    @cached_property
-    def _applied_later(self) -> tuple[Rule, ...]:
-        return filter_rules(self.filters)
-
-    @cached_property
-    def _filter_rules(self) -> tuple[Rule, ...]:
-        return ()
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._applied_later, self._filter_rules = self._filter_rules, ()
 
     def _filter_outcome(self, utterance: Utterance, cut: Cut) -> Outcome:
         outcome = super()._filter_outcome(utterance, cut)

@@ -231,7 +231,7 @@ def _of_texts(view: ShardView, u: Utterance, hides: bool, talks: bool) -> Row:
         "normalised": clip.normalised,
         "hypothesis": clip.hypothesis,
         "word_times": clip.words,
-        "llm_text": text_values.rewriting_outcome(u),
+        "llm_text": u.rewritten and (u.rewritten["error_code"] or "taken"),
         **(aligned if job.transcribe.reference_words else {}),
     }
     if second_text := u.second(SECOND_TEXT):  # in which as much is hidden

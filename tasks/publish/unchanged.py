@@ -21,7 +21,8 @@ from ..settings import package
 from ..settings.job import Done, Job
 from ..shard_store import decision_log, recipe, source_languages, whole_job
 from ..shard_store.clip_choice import labels_kept
-from ..shard_store.index import Index, Notes, digest
+from ..shard_store.index import Index, Notes
+from ..shard_store.recipe import digest
 from ..shard_store.stored_shard import tells_datasets_apart
 from ..stages import stage
 from ..storage import versions

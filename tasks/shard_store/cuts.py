@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..base.errors import IN_THE_FILE
 from ..base.schema import CutRow, MeasureValue, RecordingRow, SegmentRow
@@ -14,7 +13,6 @@ from ..plugins.rules import judge
 from ..recording import Segment, TimedWord
 from ..recording.faults import Fault, touching
 from ..recording.limits import REFUSED, Limits, Refusal
-from ..recording.turns import Turn
 from ..settings import Plugin
 from ..settings.stages import DAMAGE
 from ..storage import tables
@@ -175,13 +173,6 @@ def _segment(stored: SegmentRow, late: float, rough: float) -> Segment:
         labels=tuple(stored.get("labels") or ()),
         rough=rough,
     )
-
-
-def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
-    """Add the turns of one part to `turns_by_recipe`; the first ones of a recipe stay."""
-    rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
-    for row in rows.to_pylist():
-        turns_by_recipe.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
 
 
 def merge(

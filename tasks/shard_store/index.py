@@ -11,7 +11,6 @@ and reports losses, never changes results: without it, every item is looked up i
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from ..storage import versions
 from ..storage.local import is_temporary
 from ..storage.versions import STAGES
 from . import manifest
+from .recipe import digest
 
 ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
 LISTINGS = "manifests/shard"  # of recordings, without which no other checkpoint is read
@@ -42,14 +42,13 @@ class Index:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
         self._noted = _read(out)
-        self.temporaries: list[str] = []  # files that were being written when a run died
-        self.foreign: set[str] = set()  # links, and files that no run writes
         self.refresh()
 
     def refresh(self) -> None:
-        self.files, self.temporaries, self.foreign = {}, [], set()
+        self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
+        self.temporaries: list[str] = []  # files that were being written when a run died
+        self.foreign: set[str] = set()  # links, and files that no run writes
         self._list(ROOTS)
 
     def look(self, shards: Collection[str], roots: Sequence[str] = ROOTS) -> None:
@@ -173,12 +172,6 @@ def named(files: Sequence[str]) -> str:
 def is_there(out: Path) -> bool:
     """Whether this OUT has an index, that is, whether a run has worked in it."""
     return storage.exists(_path(out))
-
-
-def digest(*parts: object) -> str:
-    """A hash of JSON values, 32 hex digits."""
-    texts = (json.dumps(part, sort_keys=True) for part in parts)
-    return hashlib.sha256(f"[{', '.join(texts)}]".encode()).hexdigest()[:32]
 
 
 def _path(out: Path) -> Path:

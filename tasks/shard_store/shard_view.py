@@ -314,7 +314,10 @@ class ShardView(StoredShard):
     def _judge(self, utterance: Utterance, spoken: float | None) -> bool:
         """Values of the rules on text, with models' answers, and the outcome by these."""
         questions = self.questions(utterance)
-        answers = text_values.answers_to(questions, self.transcripts)
+        answers: dict[str, dict[str, str | None]] = {}  # stored ones, by plug-in and key
+        for one in questions:
+            if (row := self.transcripts.get(one.recipe)) is not None:
+                answers.setdefault(one.plugin.use, {})[one.question.key] = row["text"]
         utterance.texts = self._text_values.values(utterance, spoken, answers)
         utterance.outcome = self._outcome_by_text(utterance)
         if not questions or utterance.outcome.outcome != "packaged":

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
+import pyarrow.compute as pc
+
 from .. import plugins
 from ..base.schema import CutRow, EnhancedRow, RecordingRow, TranscriptRow
 from ..recording import Segment, names, turns
@@ -54,6 +56,7 @@ class StoredShard:
         self.job, self.shard, self._damaged = job, shard, damaged
         self._listed, self._again = listed, again
         self._read: dict[str, list[manifest.Part]] = {}
+        self._cut_by_name: dict[str, Cut | None] = {}
         self.lost: dict[str, str] = {}  # blob that is gone or truncated, by recipe of the PCM
         recogniser, settings = plugins.ASR.resolve(job.transcribe.backend)
         self._shared_seconds = float(recogniser.shared_seconds(settings))
@@ -157,16 +160,15 @@ class StoredShard:
     def cut_of(self, recording: RecordingRow) -> Cut | None:
         """The filter stage's result for a recording, or its refusal if it is beyond a limit; None
         if it failed earlier, or has no result yet."""
-        return self._cut_by_name[recording["recording"]]
+        name = recording["recording"]
+        if name not in self._cut_by_name:
+            self._cut_by_name[name] = self._cut_of(recording)
+        return self._cut_by_name[name]
 
-    @cached_property
-    def _cut_by_name(self) -> dict[str, Cut | None]:
-        limits = Limits.from_settings(self.job.filter)
-        return {row["recording"]: self._cut_of(row, limits) for row in self.recordings}
-
-    def _cut_of(self, recording: RecordingRow, limits: Limits) -> Cut | None:
+    def _cut_of(self, recording: RecordingRow) -> Cut | None:
         if recording["error_code"]:
             return None
+        limits = Limits.from_settings(self.job.filter)
         rate, channels = recording["header_rate"], recording["header_channels"] or 1
         size, seconds = recording["size"], recording["header_seconds"] or 0.0
         refusal = limits.of_header(recording["format"] or "", rate or 1, channels, size, seconds)
@@ -185,10 +187,12 @@ class StoredShard:
 
     @cached_property
     def turns(self) -> dict[str, tuple[Turn, ...]]:
-        """Turns that the filter stage stored, by recipe."""
+        """Turns that the filter stage stored, by recipe; the first ones of a recipe count."""
         by_recipe: dict[str, tuple[Turn, ...]] = {}
         for part in self._parts("filter"):
-            cuts.merge_turns(by_recipe, part.table)
+            rows = part.table.filter(pc.equal(part.table["kind"], cuts.TURNS))
+            for row in rows.select(["cut", "turns"]).to_pylist():
+                by_recipe.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
         return by_recipe
 
     @cached_property

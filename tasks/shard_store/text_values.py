@@ -236,9 +236,6 @@ def _rate(errors: int | None, total: int | None) -> float | None:
 # recognised language.
 
 
-TAKEN = "taken"
-
-
 #: A chosen plug-in on text, its version, and one of its questions about each text.
 Asking = tuple[Plugin, int, Question]
 
@@ -268,16 +265,6 @@ def questions_about(chosen: Iterable[Asking], text: str, audio: str | None) -> l
     return requests
 
 
-def answers_to(
-    text_requests: Iterable[TextQuestion], stored: Mapping[str, TranscriptRow]
-) -> dict[str, dict[str, str | None]]:
-    by_plugin: dict[str, dict[str, str | None]] = {}
-    for request in text_requests:
-        if (row := stored.get(request.recipe)) is not None:
-            by_plugin.setdefault(request.plugin.use, {})[request.question.key] = row["text"]
-    return by_plugin
-
-
 def rewriting(job: Job, utterance: Utterance) -> tuple[Rewriting, ...]:
     """The request to rewrite the text of an utterance, if it needs one."""
     chosen, person = job.transcribe.llm_text, utterance.person
@@ -305,10 +292,3 @@ def alignment(job: Job, weights: str, utterance: Utterance) -> tuple[Alignment, 
 def rules_on_fit(settings: TranscribeSettings) -> list[str]:
     """The chosen text plug-ins that judge how well a source's text fits the audio."""
     return [plugin.use for plugin in settings.verdicts if plugins.TEXT.load(plugin.use).ALIGNED]
-
-
-def rewriting_outcome(utterance: Utterance) -> str | None:
-    """`taken` if the model's answer replaced the text, else the reason why not; None without a
-    request."""
-    row = utterance.rewritten
-    return None if row is None else row["error_code"] or TAKEN

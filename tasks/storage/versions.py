@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -296,7 +296,7 @@ FILES = ("manifests/index.json", "manifests/mixed.json")
 
 def other_layout(out: Path) -> str:
     """How the layout of an OUT differs from this release's, in words; "" if it does not."""
-    layout, _ = _layout_written(out) or _layout_published(out)
+    layout, _ = _layout(out)
     if layout == LAYOUT or (layout is None and not _shards(out, "manifests/shard")):
         return ""
     return f"{out} has the layout of another release: {layout or 'none'}, not {LAYOUT}"
@@ -310,7 +310,7 @@ def refuse_other_layout(out: Path) -> None:
 
 def foreign_versions(out: Path) -> int:
     """The number of the last version that another layout published; 0 if there is none."""
-    return (_layout_written(out) or _layout_published(out))[1]
+    return _layout(out)[1]
 
 
 def begin_layout(out: Path, newest: int) -> None:
@@ -329,8 +329,9 @@ def begin_layout(out: Path, newest: int) -> None:
         for name in FILES:
             if storage.exists(out / name):
                 store.remove(out / name)
-    if sentence or _layout_written(out) is None:
-        storage.write_atomic(out / LAYOUT_FILE, f"{LAYOUT} {foreign}\n".encode())
+    data = f"{LAYOUT} {foreign}\n".encode()
+    if not storage.exists(out / LAYOUT_FILE) or storage.read(out / LAYOUT_FILE) != data:
+        storage.write_atomic(out / LAYOUT_FILE, data)
 
 
 def _shards(out: Path, home: str) -> list[str]:
@@ -338,21 +339,16 @@ def _shards(out: Path, home: str) -> list[str]:
     return [name for name in storage.store_of(out).folders(out / home) if SHARD.fullmatch(name)]
 
 
-def _layout_written(out: Path) -> tuple[int, int] | None:
-    """Both numbers; None if the file is lost or damaged, or there is none yet."""
-    try:
-        numbers = WRITTEN.fullmatch(storage.read(out / LAYOUT_FILE).decode(errors="replace"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return (int(numbers[1]), int(numbers[2])) if numbers else None
-
-
-def _layout_published(out: Path) -> tuple[int | None, int]:
-    """Both numbers by the newest version; (None, 0) without one, or if it does not tell."""
-    names = filter(publication.VERSION.fullmatch, storage.store_of(out).folders(out / "datasets"))
-    for name in sorted(names, key=lambda name: int(name[1:]), reverse=True):
+def _layout(out: Path) -> tuple[int | None, int]:
+    """Both numbers of the file; by the newest version, if that is lost or damaged, or there is none
+    yet; (None, 0) if neither tells."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        written = WRITTEN.fullmatch(storage.read(out / LAYOUT_FILE).decode(errors="replace"))
+        if written:
+            return int(written[1]), int(written[2])
+    for name in sorted(_folders(out), key=lambda name: int(name[1:]), reverse=True):
         try:
-            described = storage.read_json(out / "datasets" / name / DATASET_FILE)
+            described = storage.read_json(home(out) / name / DATASET_FILE)
             layout = int(described["recipes"]["layout"])
         except FileNotFoundError:
             continue

@@ -24,7 +24,7 @@ from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import MillError
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.shard_store.index import digest
+from uttermill.tasks.shard_store.recipe import digest
 from uttermill.tasks.storage import tables
 
 SHARD = "shard-000000"

@@ -44,7 +44,10 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     for table, probed in incoming(surveyed, results):
         place = table[PLACE].to_numpy().astype(np.int64)
         if probed:
-            place = _of_parts(surveyed.known, table, place)
+            divided = table["parts"].is_valid().to_numpy()  # a part of a file has its own place
+            parts = table["recording"].filter(pa.array(divided)).to_pylist()
+            row = surveyed.known.find(entries.keys(parts))
+            place[divided] = np.append(surveyed.known.columns.shard, -1)[row]  # -1 for row -1
             moving = pc.equal(table["error_code"], "changed").fill_null(False).to_numpy()
             surveyed.left.leave(table.filter(pa.array(moving)), survey.STILL_WRITTEN)
             fresh = (place < 0) & ~moving
@@ -96,16 +99,6 @@ def _groups(job: Job, contents: UInt64s) -> tuple[Int64s, Int64s]:
     )
     order = np.argsort(first)
     return first[order], np.argsort(order)[group]
-
-
-def _of_parts(had: KnownRecordings, table: pa.Table, place: Int64s) -> Int64s:
-    """The places of probed rows; a part of a file has its own."""
-    are_parts = table["parts"].is_valid().to_numpy()
-    row = had.find(entries.keys(table["recording"].filter(pa.array(are_parts)).to_pylist()))
-    shards = np.append(had.columns.shard, -1)  # for row -1
-    place = place.copy()
-    place[are_parts] = shards[row]
-    return place
 
 
 def _new_shards(

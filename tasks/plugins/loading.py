@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import chain, count
 from operator import attrgetter
@@ -33,7 +33,12 @@ from . import annotation_kinds, contracts, explaining, trusted
 from .trusted import PLACES
 
 Model = TypeVar("Model", bound=BaseModel)
-Kind = TypeVar("Kind", covariant=True)
+Kind = TypeVar("Kind", bound=contracts.LoadedPlugin, covariant=True)
+
+#: Checked settings, which are asked for with each utterance: checking costs as much as a short
+#: measure.
+_checked: dict[tuple[str, str, str], StageSettings] = {}
+MOST_CHECKED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,15 @@ class Shelf(Generic[Kind]):
 
     def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
         """A plug-in and its checked settings; ConfigError as by `load` and `checked`."""
-        written = json.dumps(plugin.model_extra, default=repr)
-        return self.load(plugin.use), _options(_Chosen(self.name, plugin.use, written, plugin))
+        loaded = self.load(plugin.use)
+        # By what is written: as values, `1`, `1.0` and `true` are equal.
+        key = self.name, plugin.use, json.dumps(plugin.model_extra, default=repr)
+        if (options := _checked.get(key)) is None:
+            options = checked(loaded.Settings, plugin.options, f"{self.name}.{plugin.use}")
+            if len(_checked) >= MOST_CHECKED:
+                _checked.clear()
+            _checked[key] = options
+        return loaded, options
 
 
 SOURCES: Shelf[contracts.Source] = Shelf("sources")
@@ -172,24 +184,6 @@ def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
         column: ("1", f"share of the clip in which {label} happens, by {name}")
         for column, (name, label) in shares
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """A plug-in as settings name it. Equal if its options are written equally: `1`, `1.0` and
-    `true` are not."""
-
-    shelf: str
-    use: str
-    written: str
-    plugin: Plugin = field(compare=False)
-
-
-@lru_cache(maxsize=256)  # called for each utterance; checking costs as much as a short measure
-def _options(chosen: _Chosen) -> StageSettings:
-    """The checked settings alone."""
-    where = f"{chosen.shelf}.{chosen.use}"
-    return checked(load(chosen.shelf, chosen.use).Settings, chosen.plugin.options, where)
 
 
 def resolve_source(

@@ -37,15 +37,14 @@ class Declared(NamedTuple):
 
 def of_job(job: Job) -> list[Declared]:
     """All annotations of the chosen filters and plug-ins on text, in the order of the settings."""
-    filters = [(p.use, plugins.FILTERS.load(p.use).ANNOTATIONS) for p in job.filter.all_filters]
-    return [
-        *(Declared("filters", use, n, kind) for use, given in filters for n, kind in given.items()),
-        *(
-            Declared("text", use, name, kind)
-            for use, module, settings in text_plugins(job.transcribe.verdicts)
-            for name, kind in module.annotates(settings).items()
-        ),
-    ]
+    declared = list[Declared]()
+    for plugin in job.filter.all_filters:
+        for name, kind in plugins.FILTERS.load(plugin.use).ANNOTATIONS.items():
+            declared.append(Declared("filters", plugin.use, name, kind))
+    for use, module, settings in text_plugins(job.transcribe.verdicts):
+        for name, kind in module.annotates(settings).items():
+            declared.append(Declared("text", use, name, kind))
+    return declared
 
 
 def check(job: Job) -> None:
@@ -115,10 +114,12 @@ def labels(job: Job) -> dict[str, Label]:
 def label_fields(job: Job) -> list[pa.Field]:
     """Columns of the labels that rules can use; labels of corpus-wide plug-ins are made after all
     rules."""
-    early = [
-        one for one in of_job(job) if plugins.MEASURING[one.shelf].load(one.use).labelled is None
+    return [
+        pa.field(one.name, one.kind.type)
+        for one in of_job(job)
+        if isinstance(one.kind, Label)
+        and plugins.MEASURING[one.shelf].load(one.use).labelled is None
     ]
-    return [pa.field(one.name, one.kind.type) for one in early if isinstance(one.kind, Label)]
 
 
 def value_of(one: Declared, utterance: Utterance) -> Any:

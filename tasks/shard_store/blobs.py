@@ -149,14 +149,15 @@ def reading(out: Path, rows: Iterable[ClipRow]) -> Iterator[Callable[[ClipRow], 
 def _opened(
     out: Path, rows: Iterable[Row], place: Callable[[Row], _Place]
 ) -> Iterator[Callable[[Row], Pcm]]:
-    def pcm(row: Row) -> Pcm:
-        (file, low, high), sha256 = place(row)
-        path, data = f"{out}/audio/{file}", read_span((file, low, high))
-        if data is None:
-            raise CorruptManifest(f"audio blob {path} is gone", path)
-        if len(data) != high - low or hashlib.sha256(data).hexdigest() != sha256:
-            raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
-        return np.frombuffer(data, dtype="<i2")
-
     with storage.store_of(out).spans(out / "audio", (place(row)[0] for row in rows)) as read_span:
+
+        def pcm(row: Row) -> Pcm:
+            (file, low, high), sha256 = place(row)
+            path, data = f"{out}/audio/{file}", read_span((file, low, high))
+            if data is None:
+                raise CorruptManifest(f"audio blob {path} is gone", path)
+            if len(data) != high - low or hashlib.sha256(data).hexdigest() != sha256:
+                raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
+            return np.frombuffer(data, dtype="<i2")
+
         yield pcm

@@ -52,8 +52,8 @@ def restricts(package: PackageSettings) -> bool:
 
 def labels_kept(job: Job) -> list[str]:
     """Names of the labels that the sources keep, in their order."""
-    kept = (dataset.settings.label_names for dataset in plugins.datasets(job.sources))
-    return [*dict.fromkeys(name for names in kept for name in names)]
+    datasets = plugins.datasets(job.sources)
+    return [*dict.fromkeys(name for one in datasets for name in one.settings.label_names)]
 
 
 def check(job: Job) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ..base.errors import IN_THE_FILE
 from ..base.schema import CutRow, MeasureValue, RecordingRow, SegmentRow
+from ..plugins.annotation_kinds import Label
 from ..plugins.rules import judge
 from ..recording import Segment, TimedWord
 from ..recording.faults import Fault, touching
@@ -184,11 +185,10 @@ def merge(
     `usable`: filters whose stored measures have the current recipe; `failures_stand`: whether
     failures count that a filter may have caused.
     """
-    stored_names = [annotated.stored_by(use) for use in usable]
-    columns = {column for names in stored_names for column in names.columns}
-    labels = {key: kind for names in stored_names for key, kind in names.labels.items()}
-    kept = {key for names in stored_names for key in names.kept}
-    within = columns.issuperset
+    columns, labels, kept = set[str](), dict[str, tuple[str, Label]](), set[str]()
+    for use in usable:
+        names = annotated.stored_by(use)
+        columns, labels, kept = columns | names.columns, labels | names.labels, kept | names.kept
     every: list[CutRow] = table.drop_columns(["measures"]).to_pylist()
     rows = [
         (row, measured)
@@ -221,7 +221,7 @@ def merge(
             elif row["kind"] != RECUT:
                 cut.spans.append(row)
         if row["kind"] in ("utterance", RECUT):
-            if not within(measured):
+            if not columns.issuperset(measured):
                 measured = {k: v for k, v in measured.items() if k in columns}
             key = row["start"], row["end"], row["given"]
             measures = cut.measures.setdefault(key, {})

@@ -151,7 +151,10 @@ def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Ran
     becomes two passages of five steps each, not one of nine and one of one.
     """
     filled = _filled(spans, rate, longest)
-    if len(filled) < 2 or _seconds(filled[-1], rate) >= longest / 2:
+    last = filled[-1] if filled else ()
+    seconds = sum(end - start for start, end in last) / rate
+    seconds += sum(pause(*pair, rate) for pair in pairwise(last))
+    if len(filled) < 2 or seconds >= longest / 2:
         return filled
     low, high = longest / len(filled), longest
     for _ in range(HALVINGS):
@@ -179,11 +182,6 @@ def _filled(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Ran
         groups.append([span])
         length = duration
     return [tuple(window) for window in groups]
-
-
-def _seconds(window: Sequence[Range], rate: int) -> float:
-    spoken = sum(end - start for start, end in window) / rate
-    return spoken + sum(pause(*pair, rate) for pair in pairwise(window))
 
 
 def pause(before: Range, after: Range, rate: int) -> float:
@@ -253,7 +251,7 @@ def asks_channels(job: Job) -> bool:
 
 def writes_sides(job: Job) -> bool:
     """Whether a format writes both channels of clips whose speakers have channels of their own."""
-    formats = (plugins.FORMATS.resolve(plugin) for plugin in job.package.formats)
+    formats = map(plugins.FORMATS.resolve, job.package.formats)
     return any(module.own_channels(settings) for module, settings in formats)
 
 

@@ -50,9 +50,10 @@ class ShardView(StoredShard):
         # What is looked up once for all clips.
         self.filters = job.filter.all_filters
         self._filter_rules = filter_rules(self.filters)
-        stored = [stored_by(plugin.use) for plugin in self.filters]
-        self._measures = {name for one in stored for name in one.measures}  # of all filters
-        self._kept = {name for one in stored for name in one.kept}  # and what else is kept
+        self._measures, self._kept = set[str](), set[str]()  # of all filters; what else is kept
+        for plugin in self.filters:
+            self._measures |= stored_by(plugin.use).measures
+            self._kept |= stored_by(plugin.use).kept
         package, verdicts = job.package, job.transcribe.verdicts
         self._choice = clip_choice.choice(package) if clip_choice.restricts(package) else None
         self._text_rules = rules_of("text", verdicts)

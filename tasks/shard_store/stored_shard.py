@@ -94,13 +94,12 @@ class StoredShard:
         if self.job.filter.duplicate_files == "keep":
             return {}
         by_name = {row["recording"]: row for row in self.recordings}
-        named = ((row, by_name.get(row.get("copy_of") or "")) for row in self.recordings)
-        apart = tells_datasets_apart(self.job)
-        return {
-            row["recording"]: original
-            for row, original in named
-            if original is not None and not (apart and original["dataset"] != row["dataset"])
-        }
+        apart, originals = tells_datasets_apart(self.job), dict[str, RecordingRow]()
+        for row in self.recordings:
+            original = by_name.get(row.get("copy_of") or "")
+            if original and not (apart and original["dataset"] != row["dataset"]):
+                originals[row["recording"]] = original
+        return originals
 
     @cached_property
     def processed(self) -> list[RecordingRow]:

@@ -11,12 +11,12 @@ from .. import plugins
 from ..base.schema import AnyRow, TranscriptRow, WordRow
 from ..plugins import annotation_kinds
 from ..plugins.annotation_kinds import Annotations, Event, Events, Label
-from ..plugins.contracts.text import Question, ScoredTranscript, words
+from ..plugins.contracts.text import Question, ScoredTranscript, TextVerdict, words
 from ..scoring import scripts
 from ..scoring.cleaning import wordless
 from ..scoring.normalisers import base
 from ..scoring.said import said
-from ..settings import Plugin, TranscribeSettings
+from ..settings import Plugin, StageSettings, TranscribeSettings
 from ..settings.job import Job
 from . import hidden, hypotheses, recipe
 from .annotated import text_plugins
@@ -81,20 +81,14 @@ class TextValues:
         self._job = job
         #: Whether the recogniser's text depends on the audio.
         self._listens = plugins.ASR.load(job.transcribe.backend.use).LISTENS
-        resolved = text_plugins(job.transcribe.verdicts)
-        annotating = {
-            use for use, m, chosen in resolved if m.annotates(chosen) and m.labelled is None
-        }
-        self._measures = [
-            (module.measure, settings)
-            for use, module, settings in resolved
-            if module.COLUMNS and use not in annotating
-        ]
-        self._annotating = [
-            (use, module.annotates(settings), module, settings)
-            for use, module, settings in resolved
-            if use in annotating
-        ]
+        self._measures: list[tuple[TextVerdict, StageSettings]] = []
+        self._annotating: list[tuple[str, Annotations, TextVerdict, StageSettings]] = []
+        for use, module, settings in text_plugins(job.transcribe.verdicts):
+            declared = module.annotates(settings)
+            if declared and module.labelled is None:
+                self._annotating.append((use, declared, module, settings))
+            elif module.COLUMNS:
+                self._measures.append((module, settings))
 
     def values(
         self, utterance: Utterance, spoken: float | None = None, answers: Answers = NO_ANSWERS
@@ -151,8 +145,8 @@ class TextValues:
             # The probability of a detected language that the source contradicts.
             "language_contradiction": row.get("detected_probability") if contradicted else None,
         }
-        for measure, settings in self._measures:
-            values.update(measure(heard, settings))
+        for module, settings in self._measures:
+            values.update(module.measure(heard, settings))
         if self._annotating:
             values |= self._annotations(heard, answers)
         return values

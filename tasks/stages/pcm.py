@@ -25,8 +25,7 @@ from ..audio.channels import CANCELLED, mean
 from ..audio.types import Weights, all_finite, energy, regroup
 from ..base.arrays import Float32s, Int16s
 from ..base.errors import UNREACHABLE, ItemError, shortened
-from ..plugins.contracts import Resampler
-from ..settings import ResampleSettings, StageSettings
+from ..settings import ResampleSettings
 from ..settings.job import Job
 from ..shard_store import recipe
 from ..shard_store.blobs import MadeAudio, Pcm, sha256
@@ -145,7 +144,14 @@ def _fill(
     length = len(result)
     plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
     position = 0
-    for block in _resampled(monos, n, src_hz, settings, plugin, options):
+    blocks: Iterator[Float32s]
+    if n <= STREAM_ABOVE_S * src_hz or plugin.stream is None:
+        whole = finite(_joined(list(monos)))
+        blocks = iter([plugin.resample(whole, src_hz, settings.rate, options)])
+    else:
+        pieces = map(finite, regroup(monos, BLOCK))
+        blocks = plugin.stream(pieces, src_hz, settings.rate, options)
+    for block in blocks:
         part = cast(block)
         room = part[: length - position]
         result[position : position + len(room)] = room
@@ -154,21 +160,6 @@ def _fill(
     if abs(position - length) > slack:
         name = settings.resampler.use
         raise AssertionError(f"{name} gave {position} samples where {length} are due (±{slack})")
-
-
-def _resampled(
-    monos: Iterator[Float32s],
-    n: int,
-    src_hz: int,
-    settings: ResampleSettings,
-    plugin: Resampler,
-    options: StageSettings,
-) -> Iterator[Float32s]:
-    if n <= STREAM_ABOVE_S * src_hz or plugin.stream is None:
-        yield plugin.resample(finite(_joined(list(monos))), src_hz, settings.rate, options)
-        return
-    blocks = (finite(block) for block in regroup(monos, BLOCK))
-    yield from plugin.stream(blocks, src_hz, settings.rate, options)
 
 
 def _joined(pieces: list[Float32s]) -> Float32s:

@@ -46,8 +46,9 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], li
     monkeypatch.syspath_prepend(str(home.parent))
     for name in [name for name in sys.modules if name.split(".")[0] == "strangers"]:
         monkeypatch.delitem(sys.modules, name)
-    for function in (plugins.Shelf.load, plugins.loading.module, plugins.loading._options):
+    for function in (plugins.Shelf.load, plugins.loading.module):
         function.cache_clear()
+    plugins.loading._checked.clear()
     return lambda: sorted(path.name for path in marks.iterdir())
 
 
@@ -177,8 +178,9 @@ def test_a_run_goes_on_without_a_published_format_of_ones_own(
     assert imported() == ["lines", "loud"]
     assert FORMAT in json.loads((out / "datasets/v0002/dataset.json").read_text())["formats"]
     monkeypatch.setenv(environment.PLUGINS_VARIABLE, "")
-    for function in (plugins.Shelf.load, plugins.loading.module, plugins.loading._options):
+    for function in (plugins.Shelf.load, plugins.loading.module):
         function.cache_clear()
+    plugins.loading._checked.clear()
     tampered.run(out)
     assert FORMAT not in json.loads((out / "datasets/v0003/dataset.json").read_text())["formats"]
 

@@ -287,13 +287,15 @@ class ShardView(StoredShard):
         elif row["error_code"]:
             utterance.outcome = failed("transcribe", row)
         else:
-            known = not chosen.backends or self._take_others(utterance)
-            known = known and self._judge(utterance, spoken)
-            known = known and (not chosen.reference_words or self._align(utterance, spoken))
-            if known and self._takes_turns:
-                self._take_turns(utterance)
-            if known and chosen.llm_text is not None:
-                self._rewrite(utterance)
+            if (
+                (not chosen.backends or self._take_others(utterance))
+                and self._judge(utterance, spoken)
+                and (not chosen.reference_words or self._align(utterance, spoken))
+            ):
+                if self._takes_turns:
+                    self._take_turns(utterance)
+                if chosen.llm_text is not None:
+                    self._rewrite(utterance)
             if utterance.missing:
                 utterance.outcome = UNHEARD
 

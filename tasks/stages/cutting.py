@@ -243,13 +243,6 @@ def voice_of(span: Span, turns: Turns | None) -> int | None:
 # plug-ins up once for all recordings.
 
 
-class WholeRecording(NamedTuple):
-    decoded: int
-    faults: tuple[Fault, ...]
-    turns: tuple[Turn, ...] | None = None  # None: no diarization
-    beside: Beside | None = None  # None: all channels of the file are mixed
-
-
 class Step(NamedTuple):
     """A filter to apply to many clips, looked up once."""
 
@@ -293,10 +286,11 @@ def after_all(
     span: Span,
     facts: StreamFacts,
     recording: RecordingRow,
-    whole: WholeRecording,
+    speech: Turns | None,
     chosen: Sequence[Step],
 ) -> None:
-    """Add the measures of an utterance that need its whole recording but not its samples."""
+    """Add the measures of an utterance that need its whole recording (`facts`) but not its samples.
+    `speech`: the recording's turns; None: no diarization."""
     waiting = [step for step in chosen if step.module.AFTER_ALL]
     if not waiting:
         return
@@ -307,11 +301,11 @@ def after_all(
         end - start,
         recording["header_seconds"],
         recording["size"],
-        recording_samples=whole.decoded,
-        faults=touching(whole.faults, start, end),
+        recording_samples=facts.decoded,
+        faults=touching(facts.faults, start, end),
         match=span.match,
-        turns=None if whole.turns is None else turns.within(whole.turns, start, end),
-        beside=None if whole.beside is None else whole.beside.levels(start, end),
+        turns=None if speech is None else turns.within(speech, start, end),
+        beside=None if facts.beside is None else facts.beside.levels(start, end),
     )
     for step in waiting:
         result.take(step, step.module.measure(clip, step.settings), clip)

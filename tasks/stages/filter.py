@@ -44,7 +44,7 @@ from ..shard_store.manifest import Footer
 from ..shard_store.stored_shard import samples_of
 from . import cutting, whole_transcript
 from .contract import OfRecording
-from .cutting import Chosen, Measured, Step, StreamFacts, WholeRecording
+from .cutting import Chosen, Measured, Step, StreamFacts
 from .pcm import Conversion
 
 SCHEMA = CUTS
@@ -221,10 +221,9 @@ def _one_pass(
                 conversion.add(span.start, span.end, clip)
         pieces.append((span, filters, measured))
     if known_spans is not None:
-        whole = WholeRecording(unit.decoded, unit.faults, turns, facts.beside)
-        return [*new, *_span_rows(unit, pieces, facts, whole)]
-    whole = WholeRecording(facts.decoded, tuple(facts.faults), turns, facts.beside)
-    rows = _span_rows(unit, pieces, facts, whole)
+        facts.decoded, facts.faults = unit.decoded, [*unit.faults]  # of the whole recording
+        return [*new, *_span_rows(unit, pieces, facts, turns)]
+    rows = _span_rows(unit, pieces, facts, turns)
     ledger.check_cover(unit.name, facts.decoded, [*map(itemgetter("start", "end"), rows)])
     if any(step.module.AFTER_ALL for step in chosen.filters):  # they may reject what was converted
         for span, _, measured in pieces:
@@ -248,13 +247,13 @@ def _one_pass(
 
 
 def _span_rows(
-    unit: Unit, pieces: Sequence[Piece], facts: StreamFacts, whole: WholeRecording
+    unit: Unit, pieces: Sequence[Piece], facts: StreamFacts, turns: tuple[Turn, ...] | None
 ) -> list[CutRow]:
     """The rows of all spans; adds measures of the whole recording to the pieces, too."""
     rows: list[CutRow] = []
     for span, filters, measured in pieces:
         if span.kind == "utterance" and span.end > span.start:
-            cutting.after_all(measured, span, facts, unit.recording, whole, filters)
+            cutting.after_all(measured, span, facts, unit.recording, turns, filters)
         recut = (span.start, span.end, span.given) in unit.recut
         rows.append(
             {
@@ -272,7 +271,7 @@ def _span_rows(
                 "turn": span.turn,
                 "text": span.text,
                 "match": span.match,
-                "voice": cutting.voice_of(span, whole.turns),
+                "voice": cutting.voice_of(span, turns),
             }
         )
     return rows

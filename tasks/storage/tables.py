@@ -67,12 +67,14 @@ def parquet(table: pa.Table, **options: object) -> bytes:
     return target.getvalue()
 
 
-def from_parquet(data: bytes | pa.NativeFile, columns: Sequence[str] | None = None) -> pa.Table:
+def from_parquet(
+    data: bytes | pa.NativeFile, columns: Sequence[str] | None = None, threads: bool = False
+) -> pa.Table:
     """The table of a Parquet file or of its bytes, or these columns of it:
     `pyarrow.parquet.read_table` takes twice the CPU for a small file."""
     chosen = None if columns is None else [*columns]
     file = pa.BufferReader(data) if isinstance(data, bytes) else data
-    table = pq.ParquetFile(file).read(chosen, use_threads=False)
+    table = pq.ParquetFile(file).read(chosen, use_threads=threads)
     return table if chosen is None else table.select(chosen)
 
 
@@ -195,24 +197,18 @@ def read(
     path: Path,
     columns: Collection[str] | None = None,
     filters: pc.Expression | None = None,
-    read_dictionary: Sequence[str] = (),
     opened: Opened = arrow,
 ) -> pa.Table:
-    """Read a table, or some of it, from a file or a folder of parts. `read_dictionary`: columns
-    with few distinct values; `opened` opens each file. Without `filters` it avoids `read_table`,
-    which imports all of pyarrow.dataset."""
-    chosen, repeated = None if columns is None else [*columns], [*read_dictionary]
+    """Read a table, or some of it, from a file or a folder of parts; `opened` opens each file.
+    Without `filters` it avoids `read_table`, which imports all of pyarrow.dataset."""
+    chosen = None if columns is None else [*columns]
     tables = []
     for part in parts(path):
         with opened(part) as file:
             if filters is not None:
-                tables.append(
-                    pq.read_table(file, columns=chosen, filters=filters, read_dictionary=repeated)
-                )
-                continue
-            with pq.ParquetFile(file, read_dictionary=repeated) as table:
-                whole = table.read(chosen)
-                tables.append(whole if chosen is None else whole.select(chosen))
+                tables.append(pq.read_table(file, columns=chosen, filters=filters))
+            else:
+                tables.append(from_parquet(file, chosen, threads=True))
     return pa.concat_tables(tables)
 
 
@@ -225,12 +221,11 @@ def row_groups(
     path: Path,
     columns: Sequence[str] | None = None,
     opened: Opened = arrow,
-    **options: object,
 ) -> Iterator[pa.Table]:
     """A table, or these columns in this order, one row group at a time."""
     wanted = None if columns is None else list(columns)
     for part in parts(path):
-        with opened(part) as file, pq.ParquetFile(file, **options) as table:
+        with opened(part) as file, pq.ParquetFile(file) as table:
             for number in range(table.num_row_groups):
                 rows = table.read_row_group(number, columns=wanted)
                 yield rows if wanted is None else rows.select(wanted)

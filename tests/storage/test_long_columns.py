@@ -99,8 +99,7 @@ LENGTHS = [100, pytest.param(LONG, marks=pytest.mark.nightly)]
 def limited(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     """A limit that a column of all these texts exceeds, but not the rows of one chunk."""
     if length < LONG:
-        for module in (tables, queries):
-            monkeypatch.setattr(module, "LIMIT", 2 * ROWS * length)
+        monkeypatch.setattr(tables, "LIMIT", 2 * ROWS * length)
 
 
 def in_pieces(column: pa.ChunkedArray) -> bool:

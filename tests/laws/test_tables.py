@@ -53,6 +53,8 @@ def test_a_row_group_has_whole_tars_or_recordings(
     whole = corpus.run(job(home))[0].path
     monkeypatch.setattr(tables, "ROWS", 2)
     monkeypatch.setattr(queries, "AT_ONCE", 3)
+    monkeypatch.setattr(queries, "HELD", 0)
+    monkeypatch.setattr(queries, "FEW", 0)
     small = corpus.run(job(home, "small"))[0].path
     assert verify(small) == []
     for name, column in ((UTTERANCES_FILE, "shard"), (LEDGER_FILE, "recording")):

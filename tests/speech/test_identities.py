@@ -208,6 +208,7 @@ def test_nothing_depends_on_how_much_is_in_memory(
     whole = linked(first, NOTHING, 0.5, False)
     later = linked([*first[1:], *more], whole, 0.5, False)
     monkeypatch.setattr(queries, "AT_ONCE", 7)
+    monkeypatch.setattr(queries, "FEW", 0)
     assert linked(first, NOTHING, 0.5, False).equals(whole, check_metadata=True)
     again = linked([*first[1:], *more], whole, 0.5, False)
     assert again.equals(later, check_metadata=True)

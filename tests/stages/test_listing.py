@@ -118,6 +118,8 @@ def batched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also rows of small OUTs go by several files."""
     monkeypatch.setattr(known_recordings, "ROWS", 4)
     monkeypatch.setattr(queries, "AT_ONCE", 5)
+    monkeypatch.setattr(queries, "HELD", 0)
+    monkeypatch.setattr(queries, "FEW", 0)
 
 
 def sharded(tmp: Path) -> Any:
@@ -170,6 +172,8 @@ def test_many_rows_go_to_their_shards_by_way_of_the_disk(
     at_once = rows(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "out1")
     monkeypatch.setattr(queries, "AT_ONCE", 5)
+    monkeypatch.setattr(queries, "HELD", 0)
+    monkeypatch.setattr(queries, "FEW", 0)
     monkeypatch.setattr(known_recordings, "ROWS", 4)
     _, parted = sharded(tmp_path)
     assert rows(tmp_path / "out") == at_once

@@ -99,7 +99,8 @@ LENGTHS = [100, pytest.param(LONG, marks=pytest.mark.nightly)]
 def limited(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     """A limit that a column of all these texts exceeds, but not the rows of one chunk."""
     if length < LONG:
-        monkeypatch.setattr(tables, "LIMIT", 2 * ROWS * length)
+        for module in (tables, queries):
+            monkeypatch.setattr(module, "LIMIT", 2 * ROWS * length)
 
 
 def in_pieces(column: pa.ChunkedArray) -> bool:
@@ -165,6 +166,7 @@ def test_speakers_of_recordings_with_long_names(
     assert found["number"].to_pylist() == list(range(CHUNKS)) * ROWS
     assert found["content"].to_pylist() == [f"{n}" for n in range(ROWS) for _ in range(CHUNKS)]
     assert len(pc.unique(found["speaker"])) == ROWS
+    assert in_pieces(found["recording"])
 
 
 # Tables of a corpus in DuckDB: bounded memory, and errors in one sentence.
